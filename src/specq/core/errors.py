@@ -1,0 +1,82 @@
+"""The error tree.
+
+SpecqError                 exit 1
++-- UserError              exit 2   the caller can mend it: bad config, bad file, bad choice
+|   +-- ConfigError                 an experiment file or a --set override
+|   +-- ModelError                  a model that cannot be found, read or used
+|   +-- TokenizerMismatch           two models that do not speak the same tokens
+|   +-- PromptError                 a prompts file, or a prompt that does not fit
+|   +-- Unsupported                 an engine cannot do what an arm asks
+|   +-- RunFolderError              a results folder that is busy, changed or not a run
++-- RunFailed              exit 1   something broke while running
+|   +-- NonFiniteLogits             a model returned NaN or infinite logits
+|   +-- DiskFull                    the results folder cannot be written
++-- GateFailed             exit 3   a floor or an audit that the user asked for was not met
+
+Every message says what was given, what is allowed and what to type.
+"""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterable
+
+
+class SpecqError(Exception):
+    """Root of all errors that specq raises on purpose."""
+
+    exit_code = 1
+
+
+class UserError(SpecqError):
+    """The caller can mend this; nothing was written."""
+
+    exit_code = 2
+
+
+class ConfigError(UserError):
+    """An experiment file or an override is wrong."""
+
+
+class ModelError(UserError):
+    """A model cannot be found, read or used."""
+
+
+class TokenizerMismatch(UserError):
+    """Target and draft do not map the same ids to the same tokens."""
+
+
+class PromptError(UserError):
+    """A prompts file is broken, or a prompt does not fit."""
+
+
+class Unsupported(UserError):
+    """An engine cannot do what an arm asks of it."""
+
+
+class RunFolderError(UserError):
+    """A results folder is busy, belongs to another config or is not a run."""
+
+
+class RunFailed(SpecqError):
+    """A run broke after it started; what was recorded is kept."""
+
+
+class NonFiniteLogits(RunFailed):
+    """A model returned NaN, +inf or only -inf as logits."""
+
+
+class DiskFull(RunFailed):
+    """The results folder cannot be written."""
+
+
+class GateFailed(SpecqError):
+    """A floor or an audit that the user asked for was not met."""
+
+    exit_code = 3
+
+
+def nearest(given: str, allowed: Iterable[str]) -> str:
+    """Return ", did you mean 'x'?" for the closest allowed word, or "" when none is close."""
+    close = difflib.get_close_matches(given, list(allowed), n=1, cutoff=0.5)
+    return f", did you mean '{close[0]}'?" if close else ""

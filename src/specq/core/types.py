@@ -1,0 +1,111 @@
+"""What crosses the contracts between packages: plain, frozen, keyword-only."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+Rule = Literal["rejection", "greedy_draft", "match", "block"]
+RULES: tuple[Rule, ...] = ("rejection", "greedy_draft", "match", "block")
+Method = Literal["model", "lookup", "early_exit"]
+METHODS: tuple[Method, ...] = ("model", "lookup", "early_exit")
+Finish = Literal["eos", "stop", "length"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Sampling:
+    """How tokens are drawn; the same for the target and its draft.
+
+    Temperature 0 is greedy. top_k = 0, top_p = 1, min_p = 0 and repetition_penalty = 1 switch
+    those off. `eos_ids` None means the model's own; `ignore_eos` decodes to max_new_tokens.
+    `stop` strings end a generation at the first token that completes one of them.
+    """
+
+    temperature: float = 0.0
+    top_k: int = 0
+    top_p: float = 1.0
+    min_p: float = 0.0
+    repetition_penalty: float = 1.0
+    min_new_tokens: int = 0
+    max_new_tokens: int = 64
+    stop: tuple[str, ...] = ()
+    eos_ids: tuple[int, ...] | None = None
+    ignore_eos: bool = False
+    seed: int = 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Prompt:
+    """One request: its messages, the rendered text and the token ids that the model sees."""
+
+    id: str
+    ids: tuple[int, ...]
+    text: str = ""
+    messages: tuple[dict[str, str], ...] = ()
+    tags: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DraftSpec:
+    """A draft as data: every engine translates it into its own settings.
+
+    `model` is a model reference (hub id, folder, GGUF file, built-in, or "self") for the method
+    `model`; `layers` is the exit layer of `early_exit`; `max_ngram` and `min_ngram` bound the
+    suffix lengths that `lookup` matches.
+    """
+
+    method: Method
+    k: int
+    rule: Rule = "rejection"
+    model: str | None = None
+    dtype: str | None = None
+    layers: int | None = None
+    max_ngram: int = 3
+    min_ngram: int = 1
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Step:
+    """One target pass of decoding and what it emitted.
+
+    `context` counts the tokens before the step, `proposed` and `accepted` the draft's tokens,
+    `emitted` what the user got (an end inside the block cuts it). Seconds add up to the step:
+    drafting, the target's pass, turning logits into tokens (warping, verifying, sampling) and
+    the rest (rolling caches back, stop checks, bookkeeping). A plain step proposes nothing.
+    """
+
+    context: int
+    proposed: int
+    accepted: int
+    emitted: int
+    draft_s: float
+    verify_s: float
+    sample_s: float
+    rest_s: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Generation:
+    """The answer to one prompt.
+
+    `ids` are the new tokens (an eos that ended it is the last of them); token 1 came from the
+    prefill and belongs to no step. `ttft_s` runs from the request to the first token, `e2e_s`
+    to the last. `logprobs` holds log p of each new token after warping when it was asked for.
+    """
+
+    prompt_id: str
+    ids: tuple[int, ...]
+    text: str
+    finish: Finish
+    ttft_s: float
+    e2e_s: float
+    steps: tuple[Step, ...] = ()
+    logprobs: tuple[float, ...] | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ModelRef:
+    """A model by name, as the user wrote it, with what pins it down."""
+
+    name: str
+    revision: str | None = None
