@@ -1,3 +1,44 @@
 """specq: speculative decoding and quantization experiments that stand up in a review."""
 
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from specq.api import (
+        check_gate,
+        doctor,
+        fetch_model,
+        list_models,
+        list_runs,
+        load_experiment,
+        model_facts,
+        open_run,
+        plan_experiment,
+        rebuild_report,
+        run_experiment,
+    )
+
 __version__ = "0.1.0"
+__all__ = [
+    "check_gate",
+    "doctor",
+    "fetch_model",
+    "list_models",
+    "list_runs",
+    "load_experiment",
+    "model_facts",
+    "open_run",
+    "plan_experiment",
+    "rebuild_report",
+    "run_experiment",
+]
+
+
+def __getattr__(name: str) -> Any:
+    # Importing specq must stay free of everything heavy, for the command line answers at once.
+    if name in __all__:
+        from specq import api
+
+        return getattr(api, name)
+    raise AttributeError(f"module 'specq' has no attribute {name!r}")

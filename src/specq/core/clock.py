@@ -44,6 +44,11 @@ class Laps:
         self.parts[part] = self.parts.get(part, 0.0) + (t - self._last)
         self._last = t
 
+    def take(self) -> dict[str, float]:
+        """The parts so far; the next parts count on from the last reading, so that no time is lost."""
+        parts, self.parts = self.parts, {}
+        return parts
+
     def total(self) -> float:
         """Seconds from the start to the last reading."""
         return self._last - self._start

@@ -11,6 +11,7 @@ SpecqError                 exit 1
 +-- RunFailed              exit 1   something broke while running
 |   +-- NonFiniteLogits             a model returned NaN or infinite logits
 |   +-- DiskFull                    the results folder cannot be written
+|   +-- Interrupted        exit 130 Ctrl-C or a request to stop
 +-- GateFailed             exit 3   a floor or an audit that the user asked for was not met
 
 Every message says what was given, what is allowed and what to type.
@@ -68,6 +69,12 @@ class NonFiniteLogits(RunFailed):
 
 class DiskFull(RunFailed):
     """The results folder cannot be written."""
+
+
+class Interrupted(RunFailed):
+    """The run was asked to stop; what was recorded is kept and can be resumed."""
+
+    exit_code = 130
 
 
 class GateFailed(SpecqError):

@@ -118,10 +118,10 @@ class Memory:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GapNoise:
-    """How the gap of the two best logits moves between one-row and block passes on the
-    baseline's own text, and how many argmax ties the baseline shows against itself there.
+    """The baseline against itself: its own text in one-row and in block passes.
 
-    `moves` are absolute changes of the gap; `ties` counts positions whose argmax changed.
+    `moves` are absolute changes of the gap between the two best logits; `ties` counts the positions
+    whose argmax changed.
     """
 
     prompt: str
@@ -232,7 +232,9 @@ def from_json(value: Mapping[str, Any]) -> Record:
     given = {key: _tuples(item) for key, item in value.items() if key != "kind"}
     known = {f.name for f in fields(cls)}
     if extra := sorted(set(given) - known):
-        raise RunFailed(f"record {cls.__name__} has unknown fields {extra}: this run was written by another version of specq")
+        raise RunFailed(
+            f"record {cls.__name__} has unknown fields {extra}: this run was written by another version of specq"
+        )
     try:
         return cls(**given)
     except TypeError as error:

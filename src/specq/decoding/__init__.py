@@ -1,0 +1,1 @@
+"""Exact decoding: logits to probabilities, verification rules, drafters and the loops that join them."""

@@ -1,0 +1,1 @@
+"""Models by name: where they lie, what they weigh and what tokens they speak."""

@@ -1,0 +1,181 @@
+"""Everything that the command line does, as functions. Heavy packages load when they are needed."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from specq.experiment.plan import Plan
+    from specq.experiment.schema import Experiment
+    from specq.report import Report, Run
+    from specq.run.catalog import RunSummary
+    from specq.run.runner import OnProgress
+
+RESULTS = Path("results")
+
+
+def load_experiment(file: Path | str, overrides: Sequence[str] = (), *, smoke: bool = False) -> Experiment:
+    """Read an experiment file. Overrides are "table.key=value"; `smoke` cuts the run to a minute.
+
+    Raises:
+        ConfigError: the file or an override is wrong.
+    """
+    from specq.experiment import config
+
+    return config.load(Path(file), overrides, smoke=smoke)
+
+
+def plan_experiment(experiment: Experiment | Path | str, *, measure_bandwidth: bool = True) -> Plan:
+    """What would run and what it needs, with refusals, before any weight is loaded.
+
+    With `measure_bandwidth` the plan names each arm's ceiling; it takes a second or two.
+
+    Raises:
+        UserError: the experiment, its prompts or its target are wrong. Refused arms do not raise;
+            Plan.check() does.
+    """
+    from specq.run.inputs import make_plan
+
+    return make_plan(_experiment(experiment), measure_bandwidth=measure_bandwidth)
+
+
+def run_experiment(
+    experiment: Experiment | Path | str | None = None,
+    *,
+    out: Path | str = RESULTS,
+    resume: Path | str | None = None,
+    on_progress: OnProgress | None = None,
+) -> Path:
+    """Run an experiment in worker processes, write its report and return the run's folder.
+
+    `resume` (a run's folder, or its name under `out`) continues an unfinished run; the experiment
+    may then be left out.
+
+    Raises:
+        UserError: a mistake that was found before weights loaded, or a folder that is busy or done.
+        Interrupted: Ctrl-C. RunFailed: a worker broke. Both keep what was recorded.
+    """
+    from specq import report
+    from specq.run import runner
+    from specq.run.catalog import find_run
+
+    return runner.run(
+        None if experiment is None else _experiment(experiment),
+        out=Path(out),
+        resume=None if resume is None else find_run(resume, Path(out)),
+        on_progress=on_progress,
+        write_report=report.write,
+    )
+
+
+def rebuild_report(run: Path | str, *, out: Path | str = RESULTS) -> Report:
+    """Derive a run's report anew and write report.json and report.md into its folder.
+
+    Raises:
+        RunFolderError: no such run. DiskFull: no space.
+    """
+    from specq import report
+    from specq.run.catalog import find_run
+
+    return report.write(find_run(run, Path(out)))
+
+
+def check_gate(report: Report) -> None:
+    """Do nothing when the run is complete, every arm is valid and audited, and the floor is held.
+
+    Raises:
+        GateFailed: in one line, what is not met.
+    """
+    from specq.core.errors import GateFailed
+
+    failed = [] if report.complete else ["the run is incomplete"]
+    for arm in report.arms:
+        if arm.verdict is None:
+            continue
+        if arm.verdict.kind == "invalid":
+            failed.append(f"{arm.id} is invalid ({'; '.join(arm.verdict.reasons)})")
+        elif arm.audit.status == "missing":
+            failed.append(f"{arm.id} was not audited")
+        failed += [f"{arm.id}: {why}" for why in arm.verdict.reasons if why.startswith("the floor's")]
+    if failed:
+        raise GateFailed(f"the gate failed: {'; '.join(failed)}")
+
+
+def open_run(run: Path | str, *, out: Path | str = RESULTS) -> Run:
+    """A run's records and measures as objects and as pandas frames; writes nothing.
+
+    Raises:
+        RunFolderError: no such run.
+    """
+    from specq import report
+    from specq.run.catalog import find_run
+
+    return report.open_run(find_run(run, Path(out)))
+
+
+def list_runs(out: Path | str = RESULTS) -> tuple[RunSummary, ...]:
+    """The runs under a results folder, oldest first, each done, running or unfinished."""
+    from specq.run import catalog
+
+    return catalog.list_runs(Path(out))
+
+
+def doctor() -> dict[str, Any]:
+    """What this machine can run and why not where it cannot, as JSON values; takes some seconds."""
+    from specq.run.doctor import examine
+
+    return examine()
+
+
+def fetch_model(name: str = "smollm2-135m", *, progress: Callable[[str], None] | None = None) -> Path:
+    """Fetch a built-in model into the cache if it is not there, and return its folder.
+
+    Raises:
+        ModelError: no such built-in, or no network. DiskFull: no space.
+    """
+    from specq.models import fetch
+
+    return fetch.fetch(name, progress=progress)
+
+
+def list_models() -> list[dict[str, Any]]:
+    """The built-in models: name, title, licence, context in tokens, and whether each is fetched."""
+    from specq.models import fetch
+
+    return [
+        {
+            "name": f"{fetch.PREFIX}{model.name}",
+            "title": model.title,
+            "licence": model.licence,
+            "context": model.context,
+            "fetched": fetch.is_fetched(model.name),
+        }
+        for model in fetch.BUILTINS.values()
+    ]
+
+
+def model_facts(name: str, *, revision: str | None = None) -> dict[str, Any]:
+    """A model in numbers, read from its config and headers, as JSON values.
+
+    Raises:
+        ModelError: no such model, or one that cannot be used.
+    """
+    from dataclasses import asdict
+
+    from specq.models import facts, refs
+    from specq.run.provenance import tidy
+
+    found = facts.facts(refs.resolve(name, revision=revision))
+    return {
+        **asdict(found),
+        "folder": tidy(found.folder),
+        "bytes_per_token": found.bytes_per_token(),
+        "cache_bytes_per_token": found.cache_bytes_per_token(),
+        "weights_sha256": found.weights_sha256,
+    }
+
+
+def _experiment(given: Experiment | Path | str) -> Experiment:
+    return load_experiment(given) if isinstance(given, str | Path) else given

@@ -1,0 +1,209 @@
+"""The specq command: arguments in, one call of specq.api out."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+import specq
+from specq.core.errors import ConfigError, SpecqError
+
+app = typer.Typer(
+    help="Speculative decoding and quantization experiments: an answer, its evidence and its price.",
+    epilog="--debug, anywhere on the line, shows the traceback of an error.",
+    rich_markup_mode=None,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+    no_args_is_help=True,
+)
+models = typer.Typer(help="Built-in models, and the facts of any model.", rich_markup_mode=None, no_args_is_help=True)
+app.add_typer(models, name="models")
+
+File = Annotated[Path, typer.Argument(metavar="FILE", help="Experiment file (TOML).")]
+RunArgument = Annotated[str, typer.Argument(metavar="RUN", help="A run's folder, or its name under --out.")]
+Set = Annotated[list[str] | None, typer.Option("--set", metavar="KEY=VALUE", help="Override any key; repeatable.")]
+Smoke = Annotated[bool, typer.Option("--smoke", help="A minute-long version: few prompts, few tokens, one turn.")]
+Json = Annotated[bool, typer.Option("--json", help="Print one JSON object instead of tables.")]
+Out = Annotated[Path, typer.Option("--out", metavar="DIR", help="Where runs are kept.")]
+Gate = Annotated[bool, typer.Option("--gate", help="Exit with 3 when an audit or the floor is not met.")]
+RESULTS = Path("results")
+
+
+@app.command()
+def run(
+    file: Annotated[Path | None, typer.Argument(metavar="FILE", help="Experiment file (TOML).")] = None,
+    set_: Set = None,
+    smoke: Smoke = False,
+    resume: Annotated[str | None, typer.Option("--resume", metavar="RUN", help="Go on with an unfinished run.")] = None,
+    out: Out = RESULTS,
+    json: Json = False,
+    gate: Gate = False,
+) -> None:
+    """Run an experiment and print its report."""
+    from specq import api
+    from specq.cli import output
+    from specq.cli.progress import watch
+
+    if file is None and resume is None:
+        raise ConfigError("run: no FILE and no --resume RUN; type: specq run experiments/quickstart.toml")
+    if file is None and (set_ or smoke):
+        raise ConfigError("run: --set and --smoke change an experiment, so FILE must be given; or leave them out")
+    experiment = None if file is None else api.load_experiment(file, set_ or (), smoke=smoke)
+    with watch() as on_progress:
+        folder = api.run_experiment(experiment, out=out, resume=resume, on_progress=on_progress)
+    report = api.open_run(folder).report
+    if json:
+        output.print_json({"run": str(folder), "report": report.to_json()})
+    else:
+        output.print_report(report)
+        output.line(f"Report: {folder / 'report.md'}")
+    if gate:
+        api.check_gate(report)
+
+
+@app.command()
+def plan(file: File, set_: Set = None, smoke: Smoke = False, json: Json = False) -> None:
+    """Show arms, bytes, ceilings and refusals; load no weights."""
+    from specq import api
+    from specq.cli import output, views
+
+    made = api.plan_experiment(api.load_experiment(file, set_ or (), smoke=smoke))
+    if json:
+        output.print_json(made.to_json())
+    else:
+        output.show(views.plan(made.to_json()))
+    made.check()
+
+
+@app.command()
+def doctor(json: Json = False) -> None:
+    """Say what this machine can run, and what it cannot and why."""
+    from specq import api
+    from specq.cli import output, views
+
+    facts = api.doctor()
+    if json:
+        output.print_json(facts)
+    else:
+        output.show(views.doctor(facts))
+
+
+@app.command()
+def report(run: RunArgument, out: Out = RESULTS, json: Json = False, gate: Gate = False) -> None:
+    """Build a run's report anew from its records."""
+    from specq import api
+    from specq.cli import output
+
+    made = api.rebuild_report(run, out=out)
+    if json:
+        output.print_json(made.to_json())
+    else:
+        output.print_report(made)
+    if gate:
+        api.check_gate(made)
+
+
+@app.command()
+def show(run: RunArgument, out: Out = RESULTS, json: Json = False) -> None:
+    """Print a run's report, finished or not; write nothing."""
+    from specq import api
+    from specq.cli import output
+
+    made = api.open_run(run, out=out).report
+    if json:
+        output.print_json(made.to_json())
+    else:
+        output.print_report(made)
+
+
+@app.command()
+def ls(out: Out = RESULTS, json: Json = False) -> None:
+    """List the runs: when, what was asked, and whether they are done."""
+    from dataclasses import asdict
+
+    from specq import api
+    from specq.cli import output, views
+
+    found = api.list_runs(out)
+    if json:
+        output.print_json({"runs": [asdict(one) for one in found]})
+    else:
+        output.show(views.runs(found, out))
+
+
+@app.command()
+def version() -> None:
+    """Print the version."""
+    sys.stdout.write(f"specq {specq.__version__}\n")
+
+
+@models.command("fetch")
+def models_fetch(
+    name: Annotated[str, typer.Argument(metavar="[NAME]", help="A built-in model.")] = "smollm2-135m",
+) -> None:
+    """Fetch a built-in model into the cache, once."""
+    from specq import api
+    from specq.cli import output
+
+    output.line(str(api.fetch_model(name, progress=output.note)))
+
+
+@models.command("ls")
+def models_ls(json: Json = False) -> None:
+    """List the built-in models and whether they are fetched."""
+    from specq import api
+    from specq.cli import output, views
+
+    found = api.list_models()
+    if json:
+        output.print_json({"models": found})
+    else:
+        output.show(views.models(found))
+
+
+@models.command("facts")
+def models_facts(
+    name: Annotated[str, typer.Argument(metavar="NAME", help="Hub id, folder, GGUF file or built-in.")],
+    revision: Annotated[str | None, typer.Option("--revision", help="Commit of a hub id.")] = None,
+    json: Json = False,
+) -> None:
+    """A model in numbers, from its config and headers."""
+    from specq import api
+    from specq.cli import output, views
+
+    facts = api.model_facts(name, revision=revision)
+    if json:
+        output.print_json(facts)
+    else:
+        output.show(views.facts(facts))
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run one command and return its exit code: 0, 1 a failed run, 2 a mistake, 3 a failed gate, 130 stopped."""
+    given = list(sys.argv[1:] if argv is None else argv)
+    debug = "--debug" in given
+    try:
+        app([word for word in given if word != "--debug"], prog_name="specq")
+    except SystemExit as end:
+        return end.code if isinstance(end.code, int) else int(end.code is not None)
+    except SpecqError as error:
+        if debug:
+            raise
+        return _say(str(error), error.exit_code)
+    except BrokenPipeError:
+        # Whoever read our output has closed it; there is nobody left to tell.
+        return 1
+    except Exception as error:
+        if debug:
+            raise
+        return _say(f"internal error, {type(error).__name__}: {error} (--debug shows where)", 1)
+    return 0
+
+
+def _say(message: str, code: int) -> int:
+    sys.stderr.write(f"specq: {' '.join(message.split())}\n")
+    return code

@@ -1,0 +1,137 @@
+"""Tables for the terminal, from plain values. Foreign text is shown, never obeyed."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from rich import box
+from rich.console import RenderableType
+from rich.table import Table
+from rich.text import Text
+
+from specq.report.words import NOTHING, number, size, visible
+from specq.run.catalog import RunSummary
+
+
+def plan(made: Mapping[str, Any]) -> Iterator[RenderableType]:
+    """Specq plan: models, arms with bytes and ceilings, notes, refusals."""
+    yield _text(f"{made['name']}: {made['question']}")
+    tokens = [prompt["tokens"] for prompt in made["prompts"]]
+    if tokens:
+        span = f"{min(tokens)} to {max(tokens)} tokens"
+        yield _text(f"{len(tokens)} prompts of {span}, up to {made['max_new_tokens']} new tokens")
+    yield _table(
+        ("model", "role", "dtype", "parameters", "weights", "read a token", "cache a token"),
+        ((m["name"], m["role"], m["dtype"], f"{m['parameters'] / 1e6:.0f} M", *_sizes(m)) for m in made["models"]),
+    )
+    yield _table(
+        ("arm", "draft", "weights", "cache", "read a step", "ceiling, tokens/s"),
+        ((a["id"], _draft(a["draft"]), *map(size, _bytes(a)), number(a["ceiling_tokens_per_s"])) for a in made["arms"]),
+    )
+    if (bandwidth := made["bandwidth_bytes_per_s"]) is not None:
+        yield _text(
+            f"Ceilings: the bandwidth measured now, {bandwidth / 1e9:.1f} GB/s, over the weights that a step reads, "
+            "with every proposal accepted."
+        )
+    free = f", free are {size(made['available_bytes'])}" if made["available_bytes"] is not None else ""
+    yield _text(f"Memory for weights and caches: {size(made['needed_bytes'])}{free}")
+    yield from (_text(f"note: {note}") for note in made["notes"])
+    yield from (_text(f"refused: {r['arm'] or 'the run'}: {r['reason']}") for r in made["refusals"])
+
+
+def _sizes(model: Mapping[str, Any]) -> tuple[str, str, str]:
+    return size(model["weight_bytes"]), size(model["bytes_per_token"]), f"{model['cache_bytes_per_token']} B"
+
+
+def _bytes(arm: Mapping[str, Any]) -> tuple[int, int, int]:
+    return arm["model_bytes"], arm["cache_bytes"], arm["bytes_per_step"]
+
+
+def _draft(draft: Mapping[str, Any] | None) -> str:
+    if draft is None:
+        return NOTHING
+    own = {"model": draft["model"], "early_exit": f"{draft['layers']} layers"}.get(draft["method"])
+    return f"{draft['method']}{f' {own}' if own else ''}, k = {draft['k']}, {draft['rule']}"
+
+
+def runs(found: Sequence[RunSummary], out: Path) -> Iterator[RenderableType]:
+    """Specq ls: one row a run."""
+    if not found:
+        yield _text(f"no runs under {out}; to make one type: specq run experiments/quickstart.toml")
+        return
+    yield _table(
+        ("run", "experiment", "state", "created (UTC)", "question"),
+        ((Path(one.run).name, one.experiment, one.state, _when(one.created), one.question) for one in found),
+    )
+
+
+def _when(stamp: str) -> str:
+    return f"{stamp[:4]}-{stamp[4:6]}-{stamp[6:8]} {stamp[9:11]}:{stamp[11:13]}" if len(stamp) == 16 else stamp
+
+
+def doctor(facts: Mapping[str, Any]) -> Iterator[RenderableType]:
+    """Specq doctor: the machine, then what runs and what does not."""
+    cores = f"{facts['cores_usable']} usable of {facts['cores_logical']} ({facts['cores_physical']} physical)"
+    yield _text(f"specq {facts['specq']}, Python {facts['python']}, {facts['os']}")
+    yield _text(f"{facts['processor']}, cores: {cores}, load {facts['load_average'][0]:.1f}")
+    yield _text(f"memory: {size(facts['memory_available_bytes'])} free of {size(facts['memory_bytes'])}")
+    yield _table(("package", "version"), ((k, v or "not installed") for k, v in facts["packages"].items()))
+    yield _table(
+        ("device", "runs", "name or reason", "read, GB/s", "dtypes"),
+        (_device_row(name, device) for name, device in facts["devices"].items()),
+    )
+    yield _table(
+        ("engine", "runs", "why not"),
+        ((name, _yes(e["runs"]), e["why"] or "") for name, e in facts["engines"].items()),
+    )
+    free = facts["disk_free_bytes"]
+    yield _text(f"cache: {facts['cache']}, {size(free['cache'])} free on its disk; {size(free['here'])} free here")
+    for name, there in facts["models"].items():
+        yield _text(f"{name}: {'fetched' if there else 'not fetched; type specq models fetch'}")
+
+
+def _device_row(name: str, device: Mapping[str, Any]) -> tuple[str, ...]:
+    if not device["runs"]:
+        return (name, "no", device["why"], NOTHING, NOTHING)
+    able = [dtype for dtype, answer in device["dtypes"].items() if answer == "yes"]
+    return (name, "yes", device["name"], f"{device['bandwidth_bytes_per_s'] / 1e9:.1f}", ", ".join(able))
+
+
+def models(found: Iterable[Mapping[str, Any]]) -> Iterator[RenderableType]:
+    """Specq models ls: one row a built-in model."""
+    yield _table(
+        ("model", "title", "licence", "context", "fetched"),
+        ((m["name"], m["title"], m["licence"], str(m["context"]), _yes(m["fetched"])) for m in found),
+    )
+
+
+def facts(known: Mapping[str, Any]) -> Iterator[RenderableType]:
+    """Specq models facts: one row a fact."""
+    yield _table(("fact", "value"), ((name, _value(name, value)) for name, value in known.items()))
+
+
+def _value(name: str, value: Any) -> str:
+    if name == "layer_kinds":
+        return ", ".join(f"{list(value).count(kind)} {kind}" for kind in dict.fromkeys(value))
+    if isinstance(value, list | tuple):
+        return ", ".join(map(str, value))
+    return NOTHING if value is None else str(value)
+
+
+def _yes(value: bool) -> str:
+    return "yes" if value else "no"
+
+
+def _text(text: str) -> Text:
+    return Text(visible(text))
+
+
+def _table(columns: Sequence[str], rows: Iterable[Sequence[str]]) -> Table:
+    table = Table(box=box.SIMPLE_HEAD, pad_edge=False, padding=(0, 1))
+    for column in columns:
+        table.add_column(column, overflow="fold")
+    for row in rows:
+        table.add_row(*(_text(cell) for cell in row))
+    return table

@@ -1,0 +1,109 @@
+"""Drafts from a model, one token after another: a second model, or the target's own first layers."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from specq.decoding.drafters import Proposal
+from specq.decoding.sampling import Warper, draw
+from specq.decoding.session import Session, shallow
+
+
+def choose(
+    warper: Warper, ids: Sequence[int], logits: Tensor, stream: np.random.Generator, sampled: bool
+) -> tuple[int, Tensor | None]:
+    """One draft token after ids from logits [1, V], and its q [1, V]; q is None for the argmax."""
+    if warper.greedy or not sampled:
+        return int(warper.argmax(ids, logits)), None
+    q = warper.probs(ids, logits)
+    return int(draw(q, torch.tensor([stream.random()], dtype=torch.float64))), q
+
+
+def fit(logits: Tensor, vocabulary: int) -> Tensor:
+    """Draft logits [R, U] on the target's vocabulary, [R, vocabulary].
+
+    Ids beyond the draft's own get -inf; rows of a padded embedding beyond the target's are cut, since
+    they are never tokens.
+    """
+    missing = vocabulary - logits.shape[-1]
+    return torch.nn.functional.pad(logits, (0, max(0, missing)), value=-torch.inf)[:, :vocabulary]
+
+
+class ModelDrafter:
+    """A second model with a cache of its own.
+
+    The cache holds a prefix of what was committed; what it lacks (one token after a refusal, two
+    after full acceptance) is fed with the next proposal.
+    `sampled` false proposes argmaxes, as the rule greedy_draft wants; true draws from q.
+    `vocabulary` is the target's number of logits.
+    """
+
+    def __init__(self, session: Session, *, sampled: bool, vocabulary: int) -> None:
+        self._session = session
+        self._sampled = sampled
+        self._vocabulary = vocabulary
+
+    def start(self, ids: Sequence[int], warper: Warper, stream: np.random.Generator) -> None:
+        """Prefill the draft with all but the last token."""
+        self._warper, self._stream = warper, stream
+        self._session.restart()
+        if len(ids) > 1:
+            self._session.forward(ids[:-1], last_only=True)
+
+    def propose(self, ids: Sequence[int], k: int) -> Proposal:
+        """K tokens after ids."""
+        text = list(ids)
+        pending = text[self._session.length :]
+        rows: list[Tensor] = []
+        for _ in range(k):
+            logits = fit(self._session.forward(pending, last_only=True), self._vocabulary)
+            token, q = choose(self._warper, text, logits, self._stream, self._sampled)
+            if q is not None:
+                rows.append(q)
+            text.append(token)
+            pending = [token]
+        return Proposal(text[len(ids) :], torch.cat(rows) if rows else None)
+
+    def commit(self, ids: Sequence[int]) -> None:
+        """Drop cached tokens that were refused; the last committed token is never in the cache."""
+        self._session.rollback(max(0, self._session.length - (len(ids) - 1)))
+
+
+class EarlyExitDrafter:
+    """The target's first layers, its own norm and its own head, on the target's cache.
+
+    The first layers' entries of the target's cache are what this draft would have computed itself,
+    so it needs no prefill. It appends to those layers while it drafts and crops them, and only
+    them, before the target verifies.
+    """
+
+    def __init__(self, target: Session, layers: int, *, sampled: bool) -> None:
+        self._target = target
+        self._layers = layers
+        self._sampled = sampled
+        self._view = Session(shallow(target.model, layers), keep="everything")
+
+    def start(self, ids: Sequence[int], warper: Warper, stream: np.random.Generator) -> None:
+        """Share the first layers of the target's cache."""
+        self._warper, self._stream = warper, stream
+        self._view.cache.layers = self._target.cache.layers[: self._layers]
+
+    def propose(self, ids: Sequence[int], k: int) -> Proposal:
+        """K tokens after ids; the target's cache holds all of ids but the last."""
+        text = list(ids)
+        rows: list[Tensor] = []
+        for _ in range(k):
+            logits = self._view.forward(text[-1:], last_only=True)
+            token, q = choose(self._warper, text, logits, self._stream, self._sampled)
+            if q is not None:
+                rows.append(q)
+            text.append(token)
+        self._view.rollback(k)
+        return Proposal(text[len(ids) :], torch.cat(rows) if rows else None)
+
+    def commit(self, ids: Sequence[int]) -> None:
+        """Nothing to do: the state is the target's."""

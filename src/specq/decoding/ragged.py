@@ -1,0 +1,89 @@
+"""A batch of rows that grow at different speeds, on one cache.
+
+Rows are padded on the right. A column that holds padding or a refused token of some row is masked
+for that row and stays as a hole until it is a hole in every row at the end, where it is cropped.
+Positions count each row's own tokens, so a row computes what it would compute alone.
+
+Shapes: B rows, T cache columns.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import torch
+from torch import Tensor
+from transformers import DynamicCache, PreTrainedModel
+
+from specq.core.errors import Unsupported
+from specq.decoding.session import new_cache, takes
+
+
+class RaggedSession:
+    """A model, a cache with holes, and how many tokens each row holds."""
+
+    def __init__(self, model: PreTrainedModel) -> None:
+        if not takes(model, "position_ids"):
+            raise Unsupported(f"{type(model).__name__} takes no position_ids: decode with batch_size 1")
+        if any(new_cache(model, "window").is_sliding):
+            raise Unsupported(
+                f"{type(model).__name__} has sliding-window layers, whose window would count the holes "
+                "of a ragged batch: decode with batch_size 1"
+            )
+        self.model = model
+        self.device = model.get_input_embeddings().weight.device
+
+    def restart(self, rows: int) -> None:
+        """Forget everything and begin with `rows` empty rows."""
+        self.cache = DynamicCache()
+        self.valid = torch.zeros(rows, 0, dtype=torch.bool, device=self.device)
+        self.lengths = [0] * rows
+
+    def share(self, other: RaggedSession, layers: int) -> None:
+        """Stand on the first layers of another session's cache, as it is now."""
+        self.cache = DynamicCache()
+        self.cache.layers = other.cache.layers[:layers]
+        self.valid, self.lengths = other.valid.clone(), list(other.lengths)
+
+    def forward(self, tokens: Sequence[Sequence[int]]) -> list[Tensor]:
+        """Feed each row its tokens (none is allowed); logits [r, V] for the r tokens of each row."""
+        width = max(len(row) for row in tokens)
+        batch = torch.tensor([[*row, *[0] * (width - len(row))] for row in tokens], device=self.device)
+        count = torch.tensor([len(row) for row in tokens], device=self.device)
+        column = torch.arange(width, device=self.device)
+        live = column < count[:, None]
+        start = torch.tensor(self.lengths, device=self.device)[:, None]
+        # Padding repeats the row's last position, so that it never leaves the context.
+        position = start + torch.minimum(column, (count[:, None] - 1).clamp(min=0))
+        self.valid = torch.cat([self.valid, live], dim=1)
+        logits = self.model(
+            input_ids=batch,
+            attention_mask=self.valid.long(),
+            position_ids=position,
+            past_key_values=self.cache,
+            use_cache=True,
+        ).logits
+        self.lengths = [length + len(row) for length, row in zip(self.lengths, tokens, strict=True)]
+        return [logits[i, : len(row)] for i, row in enumerate(tokens)]
+
+    def rollback(self, counts: Sequence[int]) -> None:
+        """Remove the last counts[i] tokens of each row."""
+        for i, count in enumerate(counts):
+            if count:
+                self.valid[i, self.valid[i].nonzero().squeeze(1)[-count:]] = False
+        self.lengths = [length - count for length, count in zip(self.lengths, counts, strict=True)]
+        used = self.valid.any(dim=0).nonzero()
+        self.crop(self.valid.shape[1] - (int(used[-1]) + 1 if len(used) else 0))
+
+    def crop(self, columns: int) -> None:
+        """Drop the last columns of all rows."""
+        if columns:
+            self.cache.crop(-columns)
+            self.valid = self.valid[:, :-columns]
+
+    def select(self, rows: Sequence[int]) -> None:
+        """Keep only these rows."""
+        index = torch.tensor(rows, device=self.device)
+        self.cache.batch_select_indices(index)
+        self.valid = self.valid[index]
+        self.lengths = [self.lengths[i] for i in rows]

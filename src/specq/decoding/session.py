@@ -1,0 +1,115 @@
+"""One model with its cache: feed tokens, take logits, roll back what was refused.
+
+Rolling back goes through transformers' own `crop` with a negative count. A sliding-window layer
+keeps what a rollback needs only between a forward and the `crop` after it, so every forward that
+may be rolled back must be followed by `rollback`, zero tokens included.
+"""
+
+from __future__ import annotations
+
+import copy
+import inspect
+from collections.abc import Sequence
+from typing import Literal
+
+import torch
+from torch import Tensor, nn
+from transformers import DynamicCache, PreTrainedModel
+
+from specq.core.errors import Unsupported
+
+Keep = Literal["window", "everything"]
+
+
+class Session:
+    """A model, a cache and how many tokens it holds; batch of one.
+
+    keep = "window": sliding-window layers hold their window, and each forward is followed by one
+    rollback. keep = "everything": all layers hold all tokens (the model's mask still applies the
+    window), so that several forwards can be rolled back at once, as a draft needs.
+    """
+
+    def __init__(self, model: PreTrainedModel, *, keep: Keep = "window") -> None:
+        self.model = model
+        self.keep = keep
+        self.device = model.get_input_embeddings().weight.device
+        self._last_only = {"logits_to_keep": 1} if takes(model, "logits_to_keep") else {}
+        self.restart()
+
+    def restart(self) -> None:
+        """Forget everything; the next forward is a prefill."""
+        self.cache = new_cache(self.model, self.keep)
+        self.length = 0
+
+    def forward(self, ids: Sequence[int], *, last_only: bool = False) -> Tensor:
+        """Feed tokens after those that the cache holds.
+
+        Returns:
+            logits [R, V] in the model's dtype; R is 1 with last_only, else the number of tokens.
+        """
+        batch = torch.tensor([ids], dtype=torch.long, device=self.device)
+        extra = self._last_only if last_only else {}
+        logits = self.model(input_ids=batch, past_key_values=self.cache, use_cache=True, **extra).logits[0]
+        self.length += len(ids)
+        return logits[-1:] if last_only else logits
+
+    def rollback(self, tokens: int) -> None:
+        """Remove the last `tokens` tokens (0 included) from the cache."""
+        if tokens or self.keep == "window":
+            self.cache.crop(-tokens)
+        self.length -= tokens
+
+
+def new_cache(model: PreTrainedModel, keep: Keep) -> DynamicCache:
+    """An empty cache for the model, ready to be rolled back."""
+    if keep == "everything":
+        return DynamicCache()
+    cache = DynamicCache(config=model.config)
+    cache.activate_past_recording()
+    return cache
+
+
+def takes(model: PreTrainedModel, argument: str) -> bool:
+    """Whether the model's forward has an argument of that name."""
+    return argument in inspect.signature(model.forward).parameters
+
+
+def shallow(model: PreTrainedModel, layers: int) -> PreTrainedModel:
+    """A view of the model that runs its first `layers` decoder layers, then its own norm and head.
+
+    All weights are shared with the model; only the config and the list of layers are new.
+
+    Raises:
+        Unsupported: the layer count is out of range, or the list of layers was not found.
+    """
+    total = model.config.get_text_config(decoder=True).num_hidden_layers
+    if not 1 <= layers < total:
+        raise Unsupported(f"early exit at layer {layers}: this model has {total} layers, allowed is 1 to {total - 1}")
+    config = copy.deepcopy(model.config)
+    text = config.get_text_config(decoder=True)
+    text.num_hidden_layers = layers
+    if getattr(text, "layer_types", None):
+        text.layer_types = list(text.layer_types)[:layers]
+    found: list[str] = []
+    view = _copy_path(model, config, total, layers, found)
+    if len(found) != 1:
+        raise Unsupported(
+            f"early exit: {type(model).__name__} has {len(found)} lists of {total} layers, expected one; "
+            "use a draft of method 'lookup' or 'model' instead"
+        )
+    return view
+
+
+def _copy_path(module: nn.Module, config: object, total: int, layers: int, found: list[str]) -> nn.Module:
+    """Copy the modules that lie on the way to the layer list; everything else stays shared."""
+    view = copy.copy(module)
+    view._modules = dict(module._modules)
+    if hasattr(module, "config"):
+        view.config = config
+    for name, child in module.named_children():
+        if isinstance(child, nn.ModuleList) and len(child) == total:
+            found.append(name)
+            view._modules[name] = nn.ModuleList(list(child)[:layers])
+        elif any(isinstance(m, nn.ModuleList) and len(m) == total for m in child.modules()):
+            view._modules[name] = _copy_path(child, config, total, layers, found)
+    return view

@@ -1,0 +1,103 @@
+"""What is refused before weights load: drafts, contexts and memory."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from specq.core.errors import PromptError, Unsupported, UserError
+from specq.core.types import DraftSpec, Prompt
+from specq.engines.base import Capabilities
+from specq.experiment.arms import Arm
+from specq.experiment.schema import Engine
+from specq.experiment.sizes import PlannedModel
+
+GIB = 1 << 30
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Refusal:
+    """Why an arm (None: any arm) cannot run, and the error that says so."""
+
+    arm: str | None
+    reason: str
+    error: type[UserError]
+
+
+def check_draft(arm: Arm, target: PlannedModel, capabilities: Capabilities) -> None:
+    """Refuse what the engine or the target cannot do for this arm's draft."""
+    spec = arm.draft
+    if spec is None:
+        return
+    if spec.method not in capabilities.methods:
+        raise Unsupported(f'method = "{spec.method}": this engine allows {", ".join(capabilities.methods) or "none"}')
+    if spec.rule not in capabilities.rules:
+        raise Unsupported(f'rule = "{spec.rule}": this engine allows {", ".join(capabilities.rules) or "none"}')
+    last = target.facts.layers - 1
+    if spec.layers is not None and not 1 <= spec.layers <= last:
+        raise Unsupported(
+            f"layers = {spec.layers}: allowed is 1 to {last}, for {target.resolved.name} has {last + 1} layers"
+        )
+
+
+def misfits(
+    arm: str | None, role: str, model: PlannedModel, prompts: Sequence[Prompt], new_tokens: int
+) -> list[Refusal]:
+    """One refusal for all prompts that do not fit a model's context, named by the longest."""
+    context = model.facts.context
+    if context is None:
+        return []
+    over = [prompt for prompt in prompts if len(prompt.ids) + new_tokens > context]
+    if not over:
+        return []
+    longest = max(over, key=lambda prompt: len(prompt.ids))
+    others = f" ({len(over) - 1} more prompts do not fit either)" if len(over) > 1 else ""
+    reason = (
+        f'prompt "{longest.id}" has {len(longest.ids)} tokens, and {new_tokens} new ones make '
+        f"{len(longest.ids) + new_tokens}: the {role}context of {model.resolved.name} holds {context}{others}; "
+        "shorten it or lower workload.max_new_tokens"
+    )
+    return [Refusal(arm=arm, reason=reason, error=PromptError)]
+
+
+def check_rollback(spec: DraftSpec | None, target: PlannedModel, draft: PlannedModel | None) -> None:
+    """Refuse a target or a draft model whose cache cannot take tokens back; plain decoding never does.
+
+    Raises:
+        Unsupported: a small random copy of the model failed the probe.
+    """
+    if spec is None:
+        return
+    from specq.decoding import probe
+
+    probe.check_rollback(target.resolved.folder, drafting=spec.method == "early_exit")
+    if draft is not None:
+        probe.check_rollback(draft.resolved.folder, drafting=True)
+
+
+def free_bytes(engine: Engine) -> int | None:
+    """Free memory of the device that the engine will use; None when device_map spreads models over several.
+
+    Raises:
+        Unsupported: the device is not on this machine.
+    """
+    import psutil
+    import torch
+
+    from specq.engines.hf import pick_device
+
+    device = pick_device(engine.device)
+    if engine.device_map is not None:
+        return None
+    return int(torch.cuda.mem_get_info()[0] if device == "cuda" else psutil.virtual_memory().available)
+
+
+def memory_refusal(needed: int, available: int | None) -> list[Refusal]:
+    """One refusal when weights and caches need more bytes than are free; None free means not checked."""
+    if available is None or needed <= available:
+        return []
+    reason = (
+        f"memory will not hold it: weights and caches need {needed / GIB:.2f} GiB and {available / GIB:.2f} GiB are "
+        "free; allowed is what fits: take a smaller model, a shorter dtype or fewer drafts"
+    )
+    return [Refusal(arm=None, reason=reason, error=Unsupported)]

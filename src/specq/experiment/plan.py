@@ -1,0 +1,220 @@
+"""What will run, what it needs and what cannot run, before any weight is loaded."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+from specq.core.errors import ModelError, PromptError, TokenizerMismatch, Unsupported, UserError
+from specq.core.types import DraftSpec, Prompt
+from specq.engines.base import Capabilities
+from specq.experiment import prompts as prompt_files
+from specq.experiment.arms import arms
+from specq.experiment.checks import Refusal, check_draft, check_rollback, free_bytes, memory_refusal, misfits
+from specq.experiment.schema import Experiment
+from specq.experiment.sizes import PlannedArm, PlannedModel, planned_arm
+from specq.models import facts, refs, tokenizers
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Plan:
+    """An experiment made concrete. `needed_bytes` holds all weights at once and the largest arm's caches.
+
+    `available_bytes` is what the device has free now, None where it was not asked.
+    """
+
+    experiment: Experiment
+    models: tuple[PlannedModel, ...]
+    arms: tuple[PlannedArm, ...]
+    prompts: tuple[Prompt, ...]
+    needed_bytes: int
+    available_bytes: int | None
+    bandwidth_bytes_per_s: float | None
+    refusals: tuple[Refusal, ...]
+    notes: tuple[str, ...]
+
+    def check(self) -> None:
+        """Do nothing when all arms can run.
+
+        Raises:
+            UserError: some cannot; of the class of the first refusal, in one line that lists all of them.
+        """
+        if not self.refusals:
+            return
+        who: dict[str, list[str]] = {}
+        for refusal in self.refusals:
+            who.setdefault(refusal.reason, []).extend([refusal.arm] if refusal.arm else [])
+        lines = [f"{', '.join(names)}: {reason}" if names else reason for reason, names in who.items()]
+        several = f"{len(lines)} things stop this run: " if len(lines) > 1 else ""
+        raise self.refusals[0].error(several + "; ".join(lines))
+
+    def to_json(self) -> dict[str, Any]:
+        """Plain values for `--json` and for tables; prompts as id, tags and token count."""
+        return {
+            "name": self.experiment.name,
+            "question": self.experiment.question,
+            "config_sha256": self.experiment.config_sha256,
+            "models": [model.to_json() for model in self.models],
+            "arms": [asdict(arm) for arm in self.arms],
+            "prompts": [{"id": p.id, "tags": list(p.tags), "tokens": len(p.ids)} for p in self.prompts],
+            "max_new_tokens": self.experiment.workload.max_new_tokens,
+            "needed_bytes": self.needed_bytes,
+            "available_bytes": self.available_bytes,
+            "bandwidth_bytes_per_s": self.bandwidth_bytes_per_s,
+            "refusals": [{"arm": refusal.arm, "reason": refusal.reason} for refusal in self.refusals],
+            "notes": list(self.notes),
+        }
+
+
+def make(
+    experiment: Experiment,
+    *,
+    bandwidth_bytes_per_s: float | None = None,
+    available_bytes: int | None = None,
+    capabilities: Capabilities | None = None,
+    fetch: bool = True,
+) -> Plan:
+    """Resolve models and prompts and check every arm; loads tokenizers but no weights.
+
+    `bandwidth_bytes_per_s` is the read bandwidth measured on the device (None: no ceilings).
+    `available_bytes` and `capabilities` are the device's free memory and what the engine can do
+    (None: asked of the machine and of the engine). `fetch` allows downloads.
+
+    Raises:
+        PromptError: the prompts file is broken.
+        ModelError: the target cannot be found or read. What stops single arms is in `refusals`.
+    """
+    items = prompt_files.load(Path(experiment.workload.prompts), experiment.workload.limit)
+    target = _planned("target", experiment.target.model, experiment.target.revision, experiment.engine.dtype, fetch)
+    tokenizer = tokenizers.load(target.resolved)
+    rendered, refusals, notes = _render(items, tokenizer)
+    notes = [*_workload_notes(experiment, items, target), *target.facts.notes, *notes]
+    longest = max(rendered, key=lambda prompt: len(prompt.ids), default=None)
+    tokens = (len(longest.ids) if longest else 0) + experiment.workload.max_new_tokens
+    if capabilities is None:
+        from specq.engines.hf import CAPABILITIES
+
+        capabilities = CAPABILITIES
+    try:
+        free = free_bytes(experiment.engine)
+        available_bytes = free if available_bytes is None else available_bytes
+    except Unsupported as error:
+        refusals.append(Refusal(arm=None, reason=str(error), error=Unsupported))
+    refusals += misfits(None, "", target, rendered, experiment.workload.max_new_tokens)
+    drafts = _Drafts(experiment, target, tokenizer, fetch)
+    planned = []
+    for arm in arms(experiment):
+        draft = None
+        try:
+            check_draft(arm, target, capabilities)
+            draft = drafts.of(arm.draft)
+            check_rollback(arm.draft, target, draft)
+        except UserError as error:
+            refusals.append(Refusal(arm=arm.id, reason=str(error), error=type(error)))
+        if draft is not None and draft is not target:
+            refusals += misfits(arm.id, "draft ", draft, rendered, experiment.workload.max_new_tokens)
+        planned.append(planned_arm(arm, target, draft, tokens=tokens, bandwidth=bandwidth_bytes_per_s))
+    models = (target, *drafts.loaded())
+    needed = sum(model.weight_bytes for model in models) + max(arm.cache_bytes for arm in planned)
+    refusals += memory_refusal(needed, available_bytes)
+    return Plan(
+        experiment=experiment,
+        models=models,
+        arms=tuple(planned),
+        prompts=rendered,
+        needed_bytes=needed,
+        available_bytes=available_bytes,
+        bandwidth_bytes_per_s=bandwidth_bytes_per_s,
+        refusals=tuple(refusals),
+        notes=tuple(dict.fromkeys([*notes, *drafts.notes])),
+    )
+
+
+def _planned(role: Any, name: str, revision: str | None, dtype: str, fetch: bool) -> PlannedModel:
+    resolved = refs.resolve(name, revision=revision, fetch=fetch)
+    known = facts.facts(resolved)
+    return PlannedModel(role=role, resolved=resolved, facts=known, dtype=known.dtype if dtype == "auto" else dtype)
+
+
+class _Drafts:
+    """The second models of all arms, each found and compared with the target once."""
+
+    def __init__(self, experiment: Experiment, target: PlannedModel, tokenizer: Any, fetch: bool) -> None:
+        self._dtype, self._target, self._tokenizer, self._fetch = experiment.engine.dtype, target, tokenizer, fetch
+        self._found: dict[tuple[str, str], PlannedModel | UserError] = {}
+        self.notes: list[str] = []
+
+    def of(self, spec: DraftSpec | None) -> PlannedModel | None:
+        """The draft's second model; the target itself for "self" in its dtype; None where there is none.
+
+        Raises:
+            ModelError, TokenizerMismatch: it cannot be found or speaks other tokens.
+        """
+        if spec is None or spec.model is None:
+            return None
+        dtype = spec.dtype or self._dtype
+        key = (spec.model, dtype)
+        if key not in self._found:
+            try:
+                self._found[key] = self._find(*key)
+            except (ModelError, TokenizerMismatch) as error:
+                self._found[key] = error
+        found = self._found[key]
+        if isinstance(found, UserError):
+            raise found
+        return found
+
+    def loaded(self) -> list[PlannedModel]:
+        """The models that will be loaded beside the target."""
+        return [m for m in self._found.values() if isinstance(m, PlannedModel) and m is not self._target]
+
+    def _find(self, name: str, dtype: str) -> PlannedModel:
+        target = self._target
+        if name == "self":
+            own = PlannedModel(
+                role="draft",
+                resolved=target.resolved,
+                facts=target.facts,
+                dtype=target.facts.dtype if dtype == "auto" else dtype,
+            )
+            return target if own.dtype == target.dtype else own
+        draft = _planned("draft", name, None, dtype, self._fetch)
+        compared = tokenizers.compare(
+            self._tokenizer,
+            tokenizers.load(draft.resolved),
+            target_vocab=target.facts.vocab,
+            draft_vocab=draft.facts.vocab,
+        )
+        self.notes += [f"draft {name}: {note}" for note in (*draft.facts.notes, *compared.notes)]
+        return draft
+
+
+def _render(items: Sequence[prompt_files.Item], tokenizer: Any) -> tuple[tuple[Prompt, ...], list[Refusal], list[str]]:
+    prompts, refusals, notes = [], [], Counter[str]()
+    for item in items:
+        try:
+            rendered = tokenizers.render(tokenizer, item.prompt or list(item.messages))
+        except PromptError as error:
+            refusals.append(Refusal(arm=None, reason=f'prompt "{item.id}": {error}', error=PromptError))
+            continue
+        notes.update(rendered.notes)
+        prompts.append(Prompt(id=item.id, ids=rendered.ids, text=rendered.text, messages=item.messages, tags=item.tags))
+    counted = [note if n == len(items) else f"{note} ({n} of {len(items)} prompts)" for note, n in notes.items()]
+    return tuple(prompts), refusals, counted
+
+
+def _workload_notes(experiment: Experiment, items: Sequence[prompt_files.Item], target: PlannedModel) -> list[str]:
+    notes, load = [], experiment.workload
+    if load.limit is not None and len(items) < load.limit:
+        notes.append(f"limit = {load.limit}, but {load.prompts} holds {len(items)} prompts: all of them run")
+    if dropped := [item.dropped_turns for item in items if item.dropped_turns]:
+        notes.append(f"{sum(dropped)} later turns of {len(dropped)} prompts are not asked: only first turns are")
+    asks = {key: value for key, value in target.facts.generation_defaults.items() if key != "do_sample"}
+    if asks:
+        uses = ", ".join(f"{key} {getattr(load, key)}" for key in asks)
+        wants = ", ".join(f"{key} {value}" for key, value in asks.items())
+        notes.append(f"the model's generation_config.json asks for {wants}; specq uses the workload's {uses}")
+    return notes

@@ -1,0 +1,240 @@
+"""An experiment as data: the tables of an experiment file, their defaults and their limits."""
+
+from __future__ import annotations
+
+import re
+from typing import Any, Literal
+
+from pydantic import Field, field_validator, model_validator
+
+from specq.core import hashes
+from specq.core.errors import nearest
+from specq.core.types import Sampling
+from specq.experiment.levers import Dtype, Lever, Table, refuse_later
+
+LATER_ENGINES = ("mlx", "vllm", "llamacpp", "ollama", "sglang", "openai")
+# What config_sha256 leaves out: words for the reader, which cannot change a number.
+HASH_LEAVES_OUT = ("question", "name")
+
+_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]*")
+_RESERVED_LEVERS = ("baseline", "each")
+_BYTES = re.compile(r"\s*(\d+(?:\.\d+)?)\s*(B|kB|KB|MB|GB|TB|KiB|MiB|GiB|TiB)\s*")
+_BYTE_UNITS = {
+    **{"B": 1, "kB": 1000, "KB": 1000, "MB": 1000**2, "GB": 1000**3, "TB": 1000**4},
+    **{"KiB": 1 << 10, "MiB": 1 << 20, "GiB": 1 << 30, "TiB": 1 << 40},
+}
+
+
+class Target(Table):
+    """The model being served: hub id, folder, GGUF file or built-in; a revision pins a hub id."""
+
+    model: str = Field(min_length=1)
+    revision: str | None = Field(default=None, min_length=1)
+
+
+class Engine(Table):
+    """What runs the models. dtype "auto" is the dtype that the weights are stored in."""
+
+    kind: Literal["hf"] = "hf"
+    device: Literal["auto", "cpu", "cuda", "mps"] = "auto"
+    dtype: Dtype = "auto"
+    attention: Literal["sdpa", "eager", "flash_attention_2", "flex_attention"] = "sdpa"
+    device_map: Literal["auto"] | None = None
+    threads: int | None = Field(default=None, ge=1, le=1024)
+    compile: bool = False
+
+    @model_validator(mode="before")
+    @classmethod
+    def _known_engines(cls, values: Any) -> Any:
+        if isinstance(values, dict):
+            refuse_later("kind", values.get("kind"), LATER_ENGINES, "hf")
+        return values
+
+    @model_validator(mode="after")
+    def _what_this_version_runs(self) -> Engine:
+        if self.compile:
+            raise ValueError("compile = true: not in this version, allowed is false")
+        if self.device_map is not None and self.device != "auto":
+            raise ValueError(f'device = "{self.device}" beside device_map: allowed is device = "auto"')
+        return self
+
+
+class Workload(Table):
+    """What speed is measured on.
+
+    `lengths` "equal" ignores every stop, so that all arms emit max_new_tokens; "natural" lets
+    the model stop. `limit` takes the first prompts of the file, in file order. `processes`
+    counts fresh worker processes, `repeats` balanced turns in each. `memory` measures each
+    arm's peak in a process of its own.
+    """
+
+    prompts: str = Field(min_length=1)
+    limit: int | None = Field(default=None, ge=1)
+    max_new_tokens: int = Field(default=64, ge=1, le=1_000_000)
+    min_new_tokens: int = Field(default=0, ge=0)
+    lengths: Literal["equal", "natural"] = "equal"
+    temperature: float = Field(default=0.0, ge=0, le=100)
+    top_k: int = Field(default=0, ge=0)
+    top_p: float = Field(default=1.0, gt=0, le=1)
+    min_p: float = Field(default=0.0, ge=0, le=1)
+    repetition_penalty: float = Field(default=1.0, gt=0, le=100)
+    stop: tuple[str, ...] = Field(default=(), strict=False)
+    repeats: int = Field(default=2, ge=1, le=1000)
+    processes: int = Field(default=1, ge=1, le=100)
+    seed: int = Field(default=0, ge=0, le=(1 << 63) - 1)
+    memory: bool = True
+
+    @model_validator(mode="after")
+    def _lengths_agree(self) -> Workload:
+        if self.min_new_tokens > self.max_new_tokens:
+            raise ValueError(
+                f"min_new_tokens = {self.min_new_tokens}: allowed is 0 to max_new_tokens ({self.max_new_tokens})"
+            )
+        if "" in self.stop:
+            raise ValueError("stop holds an empty text: allowed are texts of at least one character")
+        if self.stop and self.lengths == "equal":
+            raise ValueError('stop: lengths = "equal" ignores every stop; write lengths = "natural" or take stop out')
+        return self
+
+
+class Arms(Table):
+    """Which levers run together: "each" runs every lever alone, "a + b" runs two in one arm."""
+
+    run: tuple[str, ...] = Field(default=("each",), strict=False)
+
+
+class Canary(Table):
+    """How far the fixed prompt's time may drift before the run is flagged, as a share of its median."""
+
+    drift_limit: float = Field(default=0.15, gt=0, le=10)
+
+
+class Audit(Table):
+    """The check that lossless arms were lossless; `seeds` draws bound the first tokens' law."""
+
+    enabled: bool = True
+    seeds: int = Field(default=100, ge=1, le=1_000_000)
+
+
+class Objective(Table):
+    """What is minimised above the floor."""
+
+    minimise: Literal["tpot_s", "e2e_s"] = "tpot_s"
+
+
+class Floor(Table):
+    """What will not be given up: worse by at most `quality` on each eval, latency and memory ceilings."""
+
+    quality: dict[str, float] = Field(default_factory=dict)
+    ttft_s_p95: float | None = Field(default=None, gt=0)
+    peak_bytes: int | None = Field(default=None, ge=1)
+
+    @field_validator("quality")
+    @classmethod
+    def _margins(cls, quality: dict[str, float]) -> dict[str, float]:
+        for name, margin in quality.items():
+            if not 0 <= margin <= 1:
+                raise ValueError(f"quality.{name} = {margin}: allowed is 0 to 1")
+        return quality
+
+    @field_validator("peak_bytes", mode="before")
+    @classmethod
+    def _bytes_of_text(cls, given: Any) -> Any:
+        if not isinstance(given, str):
+            return given
+        if not (match := _BYTES.fullmatch(given)):
+            raise ValueError(f'peak_bytes = "{given}": allowed is a count of bytes or text like "4 GiB" or "800 MB"')
+        return round(float(match[1]) * _BYTE_UNITS[match[2]])
+
+
+class Eval(Table):
+    """What quality is measured on."""
+
+    name: str
+    items: str
+    metric: str
+
+
+class Experiment(Table):
+    """One question, asked of one target. Equal experiments have equal `config_sha256`."""
+
+    name: str
+    question: str = ""
+    target: Target
+    engine: Engine = Field(default_factory=Engine)
+    workload: Workload
+    levers: dict[str, Lever] = Field(default_factory=dict)
+    arms: Arms = Field(default_factory=Arms)
+    canary: Canary = Field(default_factory=Canary)
+    audit: Audit = Field(default_factory=Audit)
+    objective: Objective = Field(default_factory=Objective)
+    floor: Floor = Field(default_factory=Floor)
+    evals: tuple[Eval, ...] = Field(default=(), strict=False)
+
+    @model_validator(mode="after")
+    def _fits_together(self) -> Experiment:
+        if not _NAME.fullmatch(self.name):
+            raise ValueError(f'name = "{self.name}": allowed are ASCII letters, digits, - and _ (it names a folder)')
+        for name in self.levers:
+            if not _NAME.fullmatch(name) or name in _RESERVED_LEVERS:
+                raise ValueError(
+                    f'levers: "{name}" cannot name a lever, allowed are ASCII letters, digits, - and _, '
+                    f"and not {' or '.join(_RESERVED_LEVERS)}"
+                )
+        if self.evals:
+            raise ValueError("evals: not in this version; take [[evals]] out")
+        self.lever_sets()
+        return self
+
+    def lever_sets(self) -> tuple[tuple[str, ...], ...]:
+        """The lever names of each arm beside the baseline, sorted within an arm; no arm stands twice.
+
+        Raises:
+            ValueError: `arms.run` names an unknown lever, one lever twice, or two drafts in one arm.
+        """
+        sets: dict[tuple[str, ...], None] = {}
+        for entry in self.arms.run:
+            if entry.strip() == "each":
+                sets.update(dict.fromkeys((name,) for name in self.levers))
+            else:
+                sets[self._levers_of(entry)] = None
+        return tuple(sets)
+
+    def _levers_of(self, entry: str) -> tuple[str, ...]:
+        names = [part.strip() for part in entry.split("+")]
+        for name in names:
+            if name not in self.levers:
+                known = ("each", *self.levers)
+                raise ValueError(
+                    f'arms.run: no lever is called "{name}"{nearest(name, known)} Allowed: {", ".join(known)}'
+                )
+        if len(set(names)) < len(names):
+            raise ValueError(f'arms.run: "{entry}" names one lever twice; name each once')
+        if len(names) > 1:
+            raise ValueError(f'arms.run: "{entry}" puts two drafts in one arm: not in this version, name one draft')
+        return tuple(sorted(names))
+
+    def resolved(self) -> dict[str, Any]:
+        """Every key with its value, defaults filled in, as JSON values; `config.from_resolved` reads it back."""
+        return self.model_dump(mode="json")
+
+    @property
+    def config_sha256(self) -> str:
+        """Hex sha256 of `resolved()` less HASH_LEAVES_OUT."""
+        return hashes.of_json({key: value for key, value in self.resolved().items() if key not in HASH_LEAVES_OUT})
+
+    def sampling(self) -> Sampling:
+        """How tokens are drawn; `seed` is the run's, from which each prompt's own seed is derived."""
+        load = self.workload
+        return Sampling(
+            temperature=load.temperature,
+            top_k=load.top_k,
+            top_p=load.top_p,
+            min_p=load.min_p,
+            repetition_penalty=load.repetition_penalty,
+            min_new_tokens=load.min_new_tokens,
+            max_new_tokens=load.max_new_tokens,
+            stop=load.stop,
+            ignore_eos=load.lengths == "equal",
+            seed=load.seed,
+        )

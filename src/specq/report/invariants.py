@@ -1,0 +1,67 @@
+"""What must hold in every record, whatever was measured. A violation makes its arm invalid."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterable, Iterator
+
+from specq.core.records import Generated
+
+# Clock readings of the parts lie inside those of the whole; this much is rounding and call overhead.
+TIME_SLACK = 0.02
+
+
+def violations(generations: Iterable[Generated], max_new_tokens: int | None = None) -> tuple[str, ...]:
+    """One line for each kind of violation with its count and its first place; empty when all holds.
+
+    Checked: counts are not negative; accepted <= proposed; 1 <= emitted <= accepted + 1; the
+    emitted tokens and the one from prefill add up to new_tokens; context grows by what was
+    emitted; times are not negative and 0 < ttft_s <= e2e_s; steps take no longer than decoding;
+    a generation that ended at the length limit has max_new_tokens tokens.
+    """
+    places: dict[str, list[str]] = {}
+    for g in generations:
+        for kind, where in _of_one(g, max_new_tokens):
+            places.setdefault(kind, []).append(f"prompt {g.prompt}, repeat {g.repeat}, process {g.process}{where}")
+    return tuple(f"{kind} ({len(where)} times, first at {where[0]})" for kind, where in places.items())
+
+
+def _of_one(g: Generated, max_new_tokens: int | None) -> Iterator[tuple[str, str]]:
+    for number, (context, proposed, accepted, emitted, *seconds) in enumerate(g.steps, start=1):
+        where = f", step {number}"
+        if min(context, proposed, accepted, emitted) < 0:
+            yield "a count below 0", where
+        if accepted > proposed:
+            yield "accepted more than was proposed", where
+        if not 1 <= emitted <= accepted + 1:
+            yield "emitted outside 1 to accepted + 1", where
+        if min(seconds) < 0:
+            yield "a step with negative time", where
+    for number, (before, after) in enumerate(itertools.pairwise(g.steps), start=2):
+        if after[0] - before[0] != before[3]:
+            yield "context that did not grow by what was emitted", f", step {number}"
+    if sum(step[3] for step in g.steps) + 1 != g.new_tokens:
+        yield "emitted tokens and the prefill's one do not add up to the answer's length", ""
+    if not 0 < g.ttft_s <= g.e2e_s:
+        yield "a time to first token outside 0 to the whole time", ""
+    if sum(map(sum, (step[4:] for step in g.steps))) > (g.e2e_s - g.ttft_s) * (1 + TIME_SLACK) + 1e-3:
+        yield "steps that took longer than the decoding they are part of", ""
+    if g.finish == "length" and max_new_tokens is not None and g.new_tokens != max_new_tokens:
+        yield f"an answer cut at the length limit that has not {max_new_tokens} tokens", ""
+
+
+def prompts_that_differ(arm: Iterable[Generated], baseline: Iterable[Generated]) -> tuple[str, ...]:
+    """Ids of prompts whose token ids are not the same in both (by hash), sorted."""
+    hashes: dict[str, set[str]] = {}
+    for g in baseline:
+        hashes.setdefault(g.prompt, set()).add(g.prompt_sha256)
+    differ = {g.prompt for g in arm if g.prompt in hashes and hashes[g.prompt] != {g.prompt_sha256}}
+    return tuple(sorted(differ))
+
+
+def share_with_same_output(arm: Iterable[Generated], baseline: Iterable[Generated]) -> tuple[int, int]:
+    """How many of the arm's generations have the baseline's token ids in the same turn (by hash), of how many."""
+    by_turn = {(g.process, g.prompt, g.repeat): g.output_sha256 for g in baseline}
+    pairs = [(g.output_sha256, by_turn.get((g.process, g.prompt, g.repeat))) for g in arm]
+    compared = [(mine, theirs) for mine, theirs in pairs if theirs is not None]
+    return sum(mine == theirs for mine, theirs in compared), len(compared)

@@ -1,0 +1,39 @@
+"""The report as Markdown: the same sections as the terminal, with foreign text escaped."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from specq.report.assemble import Report
+from specq.report.layout import Section, heading, sections
+from specq.report.words import markdown
+
+
+def render(report: Report) -> str:
+    """The report as one Markdown document."""
+    question, *facts = heading(report)
+    lines = [f"# {markdown(question)}", ""]
+    lines += [line for fact in facts for line in (markdown(fact), "")]
+    for section in sections(report):
+        lines += _section(section)
+    return "\n".join(lines).rstrip("\n") + "\n"
+
+
+def _section(section: Section) -> Iterator[str]:
+    yield f"## {markdown(section.title)}"
+    yield ""
+    if len(section.lines) > 1:
+        yield from (f"- {markdown(line)}" for line in section.lines)
+        yield ""
+    elif section.lines:
+        yield markdown(section.lines[0])
+        yield ""
+    if section.rows:
+        yield _row(section.columns)
+        yield "|" + "|".join(":--" if i == 0 else "--:" for i in range(len(section.columns))) + "|"
+        yield from map(_row, section.rows)
+        yield ""
+
+
+def _row(cells: tuple[str, ...]) -> str:
+    return "| " + " | ".join(map(markdown, cells)) + " |"

@@ -1,0 +1,172 @@
+"""Speed-ups: two groups of arms on the same turns of the same prompts.
+
+The baseline of every arm is the baseline and its twin together: the twin doubles what the
+comparison rests on, at no cost, since it ran anyway. The twin against the baseline alone is the
+A/A comparison, which shows what "no difference" looks like in the run.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Sequence
+from dataclasses import dataclass
+
+from specq.core.records import Generated
+from specq.report.measures import Measure, from_interval
+from specq.report.runfile import RunFile, Turn
+from specq.stats.intervals import SpeedUp, log_ratio
+
+Arm = dict[Turn, Generated]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Compared:
+    """One comparison on the turns (process, prompt, repeat) that all its arms have.
+
+    `decode` is of tpot_s, `e2e` of e2e_s; either is None when no prompt allows it. `dropped`
+    counts turns that some arm has and another lacks. `by_process` and `e2e_by_process` are the
+    pooled ratios of each worker process.
+    """
+
+    decode: SpeedUp | None
+    e2e: SpeedUp | None
+    prompts: int
+    turns: int
+    dropped: int
+    by_process: tuple[tuple[int, float], ...]
+    e2e_by_process: tuple[tuple[int, float], ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Stratum:
+    """One tag of the prompts: an arm's speed-up, tokens per step and acceptance on them."""
+
+    tag: str
+    n: int
+    speedup: Measure
+    tokens_per_step: float | None
+    draft_acceptance: float | None
+
+
+def compare(bases: Sequence[Arm], arm: Arm, prompts: Collection[str] | None = None) -> Compared:
+    """Compare an arm with the pooled bases, on all prompts or on those named."""
+    shared = set(arm).intersection(*bases)
+    union = set(arm).union(*bases)
+    if prompts is not None:
+        shared = {turn for turn in shared if turn[1] in prompts}
+        union = {turn for turn in union if turn[1] in prompts}
+    turns = sorted(shared)
+    groups = {process: [turn for turn in turns if turn[0] == process] for process in sorted({t[0] for t in turns})}
+    return Compared(
+        decode=_decode(bases, arm, turns),
+        e2e=_e2e(bases, arm, turns),
+        prompts=len({turn[1] for turn in turns}),
+        turns=len(turns),
+        dropped=len(union) - len(shared),
+        by_process=_by_process(_decode, bases, arm, groups),
+        e2e_by_process=_by_process(_e2e, bases, arm, groups),
+    )
+
+
+def strata(run: RunFile, bases: Sequence[Arm], arm: Arm) -> tuple[Stratum, ...]:
+    """One stratum a tag that the run's prompts carry, in the order of run.json."""
+    found = []
+    for tag, prompts in run.tags.items():
+        compared = compare(bases, arm, set(prompts))
+        generations = [g for g in arm.values() if g.prompt in prompts]
+        steps = [step for g in generations for step in g.steps]
+        proposed = sum(step[1] for step in steps)
+        found.append(
+            Stratum(
+                tag=tag,
+                n=compared.prompts,
+                speedup=speed_measure("speedup", compared.decode, f"on the tag {tag}"),
+                tokens_per_step=sum(g.new_tokens - 1 for g in generations) / len(steps) if steps else None,
+                draft_acceptance=sum(step[2] for step in steps) / proposed if proposed else None,
+            )
+        )
+    return tuple(found)
+
+
+def speed_measure(name: str, found: SpeedUp | None, note: str) -> Measure:
+    """The pooled ratio as a measure named `speedup` or `e2e_speedup`."""
+    if found is None:
+        return Measure(name=name, unit="ratio", value=None, note=f"no turn that both have; {note}")
+    return from_interval(name, "ratio", found.pooled, f"{note}; interval: {found.pooled.method} over prompts")
+
+
+def speed_measures(compared: Compared, baseline: str) -> tuple[Measure, ...]:
+    """Both speed-ups with their spread over prompts; the note names the baseline."""
+    found = [
+        speed_measure("speedup", compared.decode, f"of tpot_s against {baseline}"),
+        speed_measure("e2e_speedup", compared.e2e, f"of e2e_s against {baseline}"),
+    ]
+    spread = compared.decode
+    if spread is not None:
+        n = spread.per_prompt.n
+        found.append(from_interval("speedup_per_prompt", "ratio", spread.per_prompt, "geometric mean over prompts"))
+        five = {
+            "min": spread.minimum,
+            "q1": spread.q1,
+            "median": spread.median,
+            "q3": spread.q3,
+            "max": spread.maximum,
+        }
+        found += [
+            Measure(name=f"speedup_per_prompt.{name}", unit="ratio", value=value, n=n) for name, value in five.items()
+        ]
+        found.append(Measure(name="slower_share", unit="share", value=spread.slower, n=n, note="prompts made slower"))
+    found += [
+        Measure(name=f"speedup[process {process}]", unit="ratio", value=value, n=compared.prompts)
+        for process, value in compared.by_process
+    ]
+    return tuple(found)
+
+
+def _by_process(
+    measure: Callable[[Sequence[Arm], Arm, Sequence[Turn]], SpeedUp | None],
+    bases: Sequence[Arm],
+    arm: Arm,
+    groups: dict[int, list[Turn]],
+) -> tuple[tuple[int, float], ...]:
+    found = ((process, measure(bases, arm, turns)) for process, turns in groups.items())
+    return tuple((process, speed.pooled.value) for process, speed in found if speed is not None)
+
+
+def _decode(bases: Sequence[Arm], arm: Arm, turns: Sequence[Turn]) -> SpeedUp | None:
+    def time(g: Generated) -> float:
+        return g.e2e_s - g.ttft_s
+
+    sums = _sums(bases, turns, time) + _sums([arm], turns, time)
+    return _log_ratio(sums)
+
+
+def _e2e(bases: Sequence[Arm], arm: Arm, turns: Sequence[Turn]) -> SpeedUp | None:
+    base_time, _ = _sums(bases, turns, lambda g: g.e2e_s)
+    arm_time, _ = _sums([arm], turns, lambda g: g.e2e_s)
+    answers: dict[str, float] = {}
+    for turn in turns:
+        answers[turn[1]] = answers.get(turn[1], 0.0) + 1
+    pooled = {prompt: count * len(bases) for prompt, count in answers.items()}
+    return _log_ratio((base_time, pooled, arm_time, answers))
+
+
+def _sums(
+    arms: Sequence[Arm], turns: Sequence[Turn], time: Callable[[Generated], float]
+) -> tuple[dict[str, float], dict[str, float]]:
+    """Seconds and decoded tokens of each prompt."""
+    seconds: dict[str, float] = {}
+    tokens: dict[str, float] = {}
+    for arm in arms:
+        for turn in turns:
+            g = arm[turn]
+            seconds[g.prompt] = seconds.get(g.prompt, 0.0) + time(g)
+            tokens[g.prompt] = tokens.get(g.prompt, 0.0) + max(g.new_tokens - 1, 0)
+    return seconds, tokens
+
+
+def _log_ratio(sums: tuple[dict[str, float], ...]) -> SpeedUp | None:
+    prompts = [p for p in sums[0] if all(of_arm[p] > 0 for of_arm in sums)]
+    if not prompts:
+        return None
+    base_time, base_tokens, arm_time, arm_tokens = ([of_arm[p] for p in prompts] for of_arm in sums)
+    return log_ratio(base_time, base_tokens, arm_time, arm_tokens)

@@ -1,0 +1,61 @@
+"""The runs under a results folder."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal
+
+from specq.core.errors import RunFolderError, nearest
+from specq.run.store import RUN, is_busy, is_done, read_info
+
+State = Literal["done", "running", "unfinished"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunSummary:
+    """One run in a list; `created` is UTC as 20261130T210446Z."""
+
+    run: str
+    experiment: str
+    question: str
+    created: str
+    state: State
+
+
+def list_runs(out: Path) -> tuple[RunSummary, ...]:
+    """All runs under `out`, oldest first; empty when there are none or no such folder.
+
+    Raises:
+        RunFolderError: a run.json there cannot be read.
+    """
+    found = [_summary(path.parent) for path in out.glob(f"*/*/{RUN}")]
+    return tuple(sorted(found, key=lambda run: (run.created, run.run)))
+
+
+def _summary(run_dir: Path) -> RunSummary:
+    info = read_info(run_dir)
+    state: State = "done" if is_done(run_dir) else "running" if is_busy(run_dir) else "unfinished"
+    return RunSummary(
+        run=str(run_dir),
+        experiment=str(info.get("experiment", "")),
+        question=str(info.get("question", "")),
+        created=str(info.get("created", "")),
+        state=state,
+    )
+
+
+def find_run(given: str | Path, out: Path) -> Path:
+    """A run by its folder, or by its folder's name under `out`.
+
+    Raises:
+        RunFolderError: there is no such run.
+    """
+    if Path(given).exists():
+        return Path(given)
+    known = {path.parent.name: path.parent for path in out.glob(f"*/*/{RUN}")}
+    if str(given) in known:
+        return known[str(given)]
+    raise RunFolderError(
+        f"no run {str(given)!r}{nearest(str(given), known)} To see the runs under {out} type: specq ls"
+    )

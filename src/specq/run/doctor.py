@@ -1,0 +1,87 @@
+"""What this machine can run, found out by trying, and why not where it cannot."""
+
+from __future__ import annotations
+
+import importlib.util
+import shutil
+from pathlib import Path
+from typing import Any
+
+from specq.experiment.schema import LATER_ENGINES
+from specq.models import cache
+from specq.models import fetch as builtins
+from specq.run import bandwidth, provenance
+
+DTYPES = ("float32", "bfloat16", "float16")
+
+
+def examine() -> dict[str, Any]:
+    """Facts about the machine, its devices, engines, cache and disk, as JSON values.
+
+    `devices` has one entry a known device: runs, why (where it does not), its bandwidth in
+    bytes/s and the dtypes that it computed with. Takes some seconds: memory is really read.
+    """
+    facts = provenance.collect()
+    root = cache.root()
+    there = next(folder for folder in (root, *root.parents) if folder.exists())
+    return {
+        **{key: facts[key] for key in ("specq", "python", "packages", "os", "processor")},
+        **{key: facts[key] for key in ("cores_logical", "cores_physical", "cores_usable", "governor", "load_average")},
+        "memory_bytes": facts["memory_bytes"],
+        "memory_available_bytes": facts["memory_available_bytes"],
+        "devices": _devices(),
+        "engines": _engines(),
+        "cache": provenance.tidy(root),
+        "models": {f"{builtins.PREFIX}{name}": builtins.is_fetched(name) for name in builtins.BUILTINS},
+        "disk_free_bytes": {
+            "cache": shutil.disk_usage(there).free,
+            "here": shutil.disk_usage(Path.cwd()).free,
+        },
+    }
+
+
+def _engines() -> dict[str, Any]:
+    missing = [name for name in ("torch", "transformers") if importlib.util.find_spec(name) is None]
+    why = f"{' and '.join(missing)} not installed: pip install specq" if missing else None
+    others = {name: {"runs": False, "why": "not in this version"} for name in LATER_ENGINES}
+    return {"hf": {"runs": not missing, "why": why}, **others}
+
+
+def _devices() -> dict[str, Any]:
+    if importlib.util.find_spec("torch") is None:
+        why = "torch is not installed: pip install specq"
+        return {name: {"runs": False, "why": why} for name in ("cpu", "cuda", "mps")}
+    import torch
+
+    absent = {
+        "cpu": None,
+        "cuda": None if torch.cuda.is_available() else "torch sees no CUDA device",
+        "mps": None if torch.backends.mps.is_available() else "torch sees no Apple GPU",
+    }
+    return {name: _device(name) if why is None else {"runs": False, "why": why} for name, why in absent.items()}
+
+
+def _device(name: str) -> dict[str, Any]:
+    import torch
+
+    title = torch.cuda.get_device_name(0) if name == "cuda" else provenance.processor_name()
+    return {
+        "runs": True,
+        "why": None,
+        "name": title,
+        "threads": torch.get_num_threads(),
+        "bandwidth_bytes_per_s": bandwidth.measure(name),
+        "dtypes": {dtype: _computes(name, dtype) for dtype in DTYPES},
+    }
+
+
+def _computes(device: str, dtype: str) -> str:
+    """Returns "yes", or what torch said when it was asked to multiply two small matrices."""
+    import torch
+
+    try:
+        square = torch.ones(64, 64, dtype=getattr(torch, dtype), device=device)
+        (square @ square).sum().item()
+    except (RuntimeError, TypeError) as error:
+        return str(error).splitlines()[0]
+    return "yes"

@@ -1,0 +1,107 @@
+"""What a worker task works with: the run's folder, its arms and prompts, and a way to be stopped."""
+
+from __future__ import annotations
+
+import json
+import os
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from typing import Any, TextIO
+
+from specq.core.hashes import seed_of
+from specq.core.types import DraftSpec, Prompt, Sampling
+from specq.experiment import config
+from specq.experiment.arms import BASELINE
+from specq.experiment.schema import Experiment
+from specq.run.provenance import show_home
+from specq.run.store import Store
+
+FIRST, TWIN = f"{BASELINE}#1", f"{BASELINE}#2"
+
+
+def prompt_to_json(prompt: Prompt, sha256: str) -> dict[str, Any]:
+    """A prompt as it stands in run.json: whole, so that a worker and a resume see the same ids."""
+    return {
+        "id": prompt.id,
+        "tags": list(prompt.tags),
+        "tokens": len(prompt.ids),
+        "prompt_sha256": sha256,
+        "ids": list(prompt.ids),
+        "text": prompt.text,
+        "messages": [dict(message) for message in prompt.messages],
+    }
+
+
+def prompt_from_json(value: dict[str, Any]) -> Prompt:
+    """Undo prompt_to_json."""
+    return Prompt(
+        id=value["id"],
+        ids=tuple(value["ids"]),
+        text=value["text"],
+        messages=tuple(value["messages"]),
+        tags=tuple(value["tags"]),
+    )
+
+
+def experiment_of(info: dict[str, Any]) -> Experiment:
+    """The experiment that run.json was made from."""
+    return config.from_resolved(show_home(info["config"]))
+
+
+@dataclass(slots=True)
+class Progress:
+    """Tells the parent what happened: JSON lines. A parent that is gone is noticed here or by its id."""
+
+    stream: TextIO
+    parent: int
+    stopped: bool = False
+
+    def say(self, event: str, **facts: Any) -> None:
+        """Write one event; a closed pipe stops the worker."""
+        try:
+            self.stream.write(json.dumps({"event": event, **facts}) + "\n")
+            self.stream.flush()
+        except (BrokenPipeError, ValueError):
+            self.stopped = True
+
+    def should_stop(self) -> bool:
+        """Whether a signal asked to stop, or the parent died and left this process to another one."""
+        self.stopped = self.stopped or os.getppid() != self.parent
+        return self.stopped
+
+
+@dataclass(kw_only=True)
+class Job:
+    """One task of one worker process."""
+
+    store: Store
+    process: int
+    progress: Progress
+    experiment: Experiment = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.experiment = experiment_of(self.store.info)
+
+    @cached_property
+    def drafts(self) -> dict[str, DraftSpec | None]:
+        """Each arm's draft, in the order of run.json; None is plain decoding."""
+        return {a["id"]: DraftSpec(**a["draft"]) if a["draft"] else None for a in self.store.info["arms"]}
+
+    @cached_property
+    def prompts(self) -> dict[str, Prompt]:
+        """Prompts by id, in the order of run.json."""
+        return {p["id"]: prompt_from_json(p) for p in self.store.info["prompts"]}
+
+    @property
+    def first_prompt(self) -> Prompt:
+        """The prompt that warm-up and the canary use."""
+        return next(iter(self.prompts.values()))
+
+    def sampling(self, prompt: str, repeat: int) -> Sampling:
+        """The run's sampling with the seed of this prompt and repeat, whatever ran before it."""
+        base = self.experiment.sampling()
+        return replace(base, seed=seed_of(base.seed, prompt, repeat))
+
+    def fixed_length(self, tokens: int) -> Sampling:
+        """Greedy, stops ignored, exactly `tokens` new tokens: for warm-up and the canary."""
+        return Sampling(temperature=0.0, max_new_tokens=tokens, ignore_eos=True)

@@ -1,0 +1,55 @@
+"""The memory task: one arm alone in a fresh process."""
+
+from __future__ import annotations
+
+import resource
+import sys
+from pathlib import Path
+
+from specq.core.records import Done, Memory
+from specq.run import engines
+from specq.run.job import Job
+from specq.run.measure import import_libraries
+
+STATUS = Path("/proc/self/status")
+
+
+def measure_memory(job: Job, arm: str) -> None:
+    """Record the arm's peak on the longest prompt, less what stood after imports."""
+    stood = import_libraries()
+    prompt = max(job.prompts.values(), key=lambda p: len(p.ids))
+    engine = engines.make_engine(job.experiment)
+    with engines.open_target(engine, job.experiment) as target:
+        job.progress.say("loaded")
+        (answer,) = target.decoder(job.drafts[arm]).generate([prompt], job.sampling(prompt.id, 0))
+        on_cuda = engine.device.startswith("cuda")
+        peak = cuda_peak_bytes() if on_cuda else max(0, rss_peak_bytes() - stood)
+    job.store.append(
+        Memory(
+            arm=arm,
+            peak_bytes=peak,
+            source="cuda" if on_cuda else "rss",
+            prompt=prompt.id,
+            new_tokens=len(answer.ids),
+        )
+    )
+    job.progress.say("memory", arm=arm)
+    job.store.append(Done(process=job.process, task=f"memory:{arm}"))
+
+
+def cuda_peak_bytes() -> int:
+    """The most that the CUDA allocator held in this process, over all devices."""
+    import torch
+
+    return sum(torch.cuda.max_memory_allocated(device) for device in range(torch.cuda.device_count()))
+
+
+def rss_peak_bytes() -> int:
+    """The most resident memory that this process had."""
+    if STATUS.exists():
+        for line in STATUS.read_text(encoding="ascii", errors="replace").splitlines():
+            # Linux hands ru_maxrss on through exec, so it may show the parent's peak; VmHWM is this program's own.
+            if line.startswith("VmHWM:"):
+                return int(line.split()[1]) * 1024
+    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    return peak if sys.platform == "darwin" else peak * 1024

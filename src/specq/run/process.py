@@ -1,0 +1,135 @@
+"""Starts one worker process, reads what it says and tells how it ended."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import tempfile
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import IO, Any
+
+from specq.core import errors
+from specq.core.errors import Interrupted, RunFailed, SpecqError
+from specq.core.records import WorkerDied
+from specq.run.provenance import hide_home
+from specq.run.store import Store
+
+OnEvent = Callable[[dict[str, Any]], None]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Task:
+    """What one worker is started for: `kind` is measure, memory or audit; memory has an arm."""
+
+    kind: str
+    process: int = 0
+    arm: str = ""
+
+    @property
+    def name(self) -> str:
+        """The task as it stands in Done and WorkerDied records."""
+        return f"{self.kind}:{self.arm}" if self.arm else self.kind
+
+
+def command(store: Store, task: Task) -> list[str]:
+    """The command line of a worker."""
+    return [
+        *(sys.executable, "-m", "specq.run.worker", str(store.run_dir)),
+        *("--task", task.kind, "--process", str(task.process), "--arm", task.arm),
+        *("--lock-fd", str(store.lock_fd), "--parent", str(os.getpid())),
+    ]
+
+
+def run_worker(store: Store, task: Task, on_event: OnEvent) -> None:
+    """Run one task in a fresh process, which inherits the folder's lock, and wait for its end.
+
+    Raises:
+        Interrupted: Ctrl-C here or a signal there; the worker finished its sample first.
+        SpecqError: what the worker raised, as the same class.
+        RunFailed: the worker died; a WorkerDied record says how.
+    """
+    store.pause()
+    with tempfile.TemporaryFile() as stderr:
+        worker = subprocess.Popen(
+            command(store, task),
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=stderr,
+            pass_fds=(store.lock_fd,),
+            encoding="utf-8",
+            errors="replace",
+        )
+        error, asked_to_stop = _listen(worker, on_event)
+        code = worker.wait()
+        last_words = _last_line(stderr)
+    if code == 0:
+        return
+    again = f"what was recorded is kept; to go on type: specq run --resume {store.run_dir}"
+    if asked_to_stop or code in (Interrupted.exit_code, -signal.SIGINT, -signal.SIGTERM):
+        raise Interrupted(f"stopped; {again}")
+    if error is not None:
+        raise error
+    died = WorkerDied(process=task.process, task=task.name, exit_code=code, message=_reason(code, last_words))
+    store.append(died)
+    raise RunFailed(f"the run is incomplete: the worker of task '{task.name}' died ({died.message}); {again}")
+
+
+def _listen(worker: subprocess.Popen[str], on_event: OnEvent) -> tuple[SpecqError | None, bool]:
+    """Pass events on until the worker closes its stdout; return the error it told and whether we stopped it."""
+    asked_to_stop = False
+    error = None
+    assert worker.stdout is not None
+    while True:
+        try:
+            for line in worker.stdout:
+                event = _event(line)
+                if event.get("event") == "error":
+                    error = _error(event["error"], event["message"])
+                elif event:
+                    on_event(event)
+            worker.wait()
+            return error, asked_to_stop
+        except KeyboardInterrupt:
+            if asked_to_stop:
+                worker.kill()
+            else:
+                worker.terminate()
+                on_event({"event": "stopping"})
+            asked_to_stop = True
+        except BaseException:
+            # A broken progress display must not leave a worker behind.
+            worker.kill()
+            worker.wait()
+            raise
+
+
+def _event(line: str) -> dict[str, Any]:
+    """The event of a line; empty for a line that Ctrl-C or a kill tore."""
+    try:
+        event = json.loads(line)
+    except ValueError:
+        return {}
+    return event if isinstance(event, dict) else {}
+
+
+def _error(name: str, message: str) -> SpecqError:
+    kind = getattr(errors, name, RunFailed)
+    return kind(message) if isinstance(kind, type) and issubclass(kind, SpecqError) else RunFailed(message)
+
+
+def _reason(code: int, last_words: str) -> str:
+    if code == -signal.SIGKILL:
+        return "exit code -9: killed, most often because memory ran out; take a smaller model or free some memory"
+    if code < 0:
+        return f"exit code {code}: killed by {signal.Signals(-code).name}"
+    return f"exit code {code}: {last_words or 'it said nothing'}"
+
+
+def _last_line(file: IO[bytes]) -> str:
+    file.seek(0)
+    lines = file.read().decode("utf-8", errors="replace").strip().splitlines()
+    return str(hide_home(lines[-1].strip())) if lines else ""

@@ -1,0 +1,101 @@
+from __future__ import annotations
+
+import errno
+import threading
+from pathlib import Path
+
+import pytest
+
+from specq.core.errors import DiskFull, ModelError
+from specq.models import cache
+
+
+def _exists(folder: Path) -> bool:
+    return (folder / "done").is_file()
+
+
+def _make(scratch: Path) -> Path:
+    (scratch / "out").mkdir()
+    (scratch / "out" / "done").write_text("")
+    return scratch / "out"
+
+
+def test_cache_moves_with_the_environment(monkeypatch, tmp_path):
+    monkeypatch.setenv("SPECQ_CACHE", str(tmp_path / "c"))
+    assert cache.root() == tmp_path / "c"
+    monkeypatch.delenv("SPECQ_CACHE")
+    assert cache.root().name == "specq"
+
+
+def test_failed_build_leaves_no_folder(tmp_path):
+    def make(scratch: Path) -> Path:
+        (scratch / "half").write_text("x")
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        cache.build(tmp_path / "m", make, is_whole=_exists)
+    assert [p for p in tmp_path.iterdir() if p.is_dir()] == []
+
+
+def test_leftovers_of_a_killed_build_are_removed(tmp_path):
+    (tmp_path / "m.part" / "deep").mkdir(parents=True)
+    assert cache.build(tmp_path / "m", _make, is_whole=_exists) == tmp_path / "m"
+    assert not (tmp_path / "m.part").exists()
+
+
+def test_broken_folder_is_built_again(tmp_path):
+    (tmp_path / "m").mkdir()
+    (tmp_path / "m" / "old").write_text("")
+    cache.build(tmp_path / "m", _make, is_whole=_exists)
+    assert sorted(p.name for p in (tmp_path / "m").iterdir()) == ["done"]
+
+
+def test_two_builds_at_once_do_the_work_once(tmp_path):
+    started, made = threading.Event(), []
+
+    def slow(scratch: Path) -> Path:
+        made.append(scratch)
+        started.set()
+        other.join(0.3)
+        return _make(scratch)
+
+    def second() -> None:
+        started.wait(5)
+        cache.build(tmp_path / "m", slow, is_whole=_exists)
+
+    other = threading.Thread(target=second)
+    other.start()
+    cache.build(tmp_path / "m", slow, is_whole=_exists)
+    other.join(5)
+    assert len(made) == 1
+
+
+@pytest.mark.parametrize("code", [errno.ENOSPC, errno.EDQUOT])
+def test_full_disk_gets_one_line_and_leaves_nothing(tmp_path, code):
+    def make(scratch: Path) -> Path:
+        raise OSError(code, "full")
+
+    with pytest.raises(DiskFull, match="no space left"):
+        cache.build(tmp_path / "m", make, is_whole=_exists)
+    assert not (tmp_path / "m").exists()
+    assert not (tmp_path / "m.part").exists()
+
+
+def test_full_disk_told_by_the_safetensors_writer_is_recognised(tmp_path):
+    from safetensors import SafetensorError
+
+    with pytest.raises(DiskFull), cache.disk_errors(tmp_path):
+        raise SafetensorError("I/O error: No space left on device (os error 28)")
+    with pytest.raises(SafetensorError), cache.disk_errors(tmp_path):
+        raise SafetensorError("something else")
+
+
+def test_too_small_a_disk_is_found_before_the_download(tmp_path):
+    with pytest.raises(DiskFull, match="MB are needed"):
+        cache.need_space(tmp_path, 1 << 62)
+
+
+def test_cache_that_is_a_file_tells_the_variable(tmp_path):
+    (tmp_path / "file").write_text("")
+    with pytest.raises(ModelError, match="set SPECQ_CACHE"):
+        cache.build(tmp_path / "file" / "m", _make, is_whole=_exists)

@@ -1,0 +1,124 @@
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+import pytest
+from report_runs import DRAFTED, generated
+
+from specq.core.records import Audited, FirstTokens, GapNoise, Sampled
+from specq.report.audit import greedy, sampled, shorter_than
+
+
+def noise(ties: int = 10, positions: int = 1000, largest: float = 0.1) -> list[GapNoise]:
+    moves = tuple(np.linspace(0, largest, 500).tolist())
+    return [GapNoise(prompt="p", rows=5, positions=positions, ties=ties, moves=moves)]
+
+
+def audited(prompt: str, *gaps: float, positions: int = 64) -> Audited:
+    placed = tuple((i * 3, gap) for i, gap in enumerate(gaps))
+    return Audited(
+        arm="a", prompt=prompt, positions=positions, first_difference=placed[0][0] if placed else None, gaps=placed
+    )
+
+
+def test_numeric_ties_pass_and_are_counted() -> None:
+    found = greedy([audited("p1"), audited("p2", 0.05, 0.15), audited("p3")], noise())
+    assert found.status == "passed"
+    assert found.kinds == (("p1", "identical"), ("p2", "tie"), ("p3", "identical"))
+    assert found.gap_limit == pytest.approx(0.2, rel=0.02)
+    assert found.sentence() == "outputs untouched (2 identical, 1 tie)"
+
+
+def test_one_large_gap_diverges() -> None:
+    found = greedy([audited("p1"), audited("p2", 0.05, 2.5)], noise())
+    assert found.status == "failed"
+    assert found.kinds[1] == ("p2", "diverged")
+    assert "p2" in found.sentence()
+    assert "2.5" in found.sentence()
+
+
+def _off_by_one(rng: np.random.Generator, ties: float) -> Sequence[Audited]:
+    """Texts whose every gap is small, as one lost cache row looks on a confident model."""
+    return [audited(f"p{i}", *rng.uniform(0, 0.15, rng.binomial(64, ties))) for i in range(12)]
+
+
+def test_a_cache_off_by_one_does_not_hide_among_ties() -> None:
+    rng = np.random.default_rng(0)
+    found = greedy(_off_by_one(rng, 0.06), noise())
+    assert found.count("diverged") == 0
+    assert found.status == "failed"
+    assert "off by one" in found.sentence()
+
+
+def test_as_many_ties_as_the_baseline_has_are_no_fault() -> None:
+    rng = np.random.default_rng(1)
+    outcomes = [greedy(_off_by_one(rng, 0.01), noise()).status for _ in range(100)]
+    assert outcomes.count("failed") <= 3
+
+
+def test_without_measured_noise_no_gap_is_a_tie() -> None:
+    assert greedy([audited("p", 0.001)], []).status == "failed"
+    assert greedy([audited("p")], []).status == "passed"
+
+
+def test_another_text_without_a_gap_is_not_called_identical() -> None:
+    record = Audited(arm="a", prompt="p", positions=64, first_difference=5, gaps=())
+    assert greedy([record], noise()).kinds == (("p", "tie"),)
+
+
+def test_a_text_that_ends_early_diverges_though_all_of_it_is_right() -> None:
+    baseline, cut = generated("b", "p", DRAFTED, finish="length"), generated("a", "p", DRAFTED[:2], finish="length")
+    assert shorter_than([cut], [baseline]) == {"p"}
+    assert shorter_than([generated("a", "p", DRAFTED[:2])], [baseline]) == frozenset()
+    assert greedy([audited("p")], noise(), shorter_than([cut], [baseline])).status == "failed"
+
+
+def test_nothing_audited_is_said_and_not_passed() -> None:
+    assert greedy([], noise()).status == "missing"
+    assert sampled([], []).sentence() == "outputs were not audited"
+
+
+def test_what_the_audit_could_have_seen_grows_with_prompts() -> None:
+    few, many = (greedy([audited(f"p{i}") for i in range(n)], noise()).seen_above or 0 for n in (3, 60))
+    assert few == pytest.approx(1 - 0.05 ** (1 / 3))
+    assert many < 0.05
+
+
+def scored(surprise: float, steps: int, **changes: float) -> Sampled:
+    values = {"surprise_variance": 25.0, "steps_mean": 40.0, "steps_variance": 4.0, **changes}
+    return Sampled(arm="a", prompt="p", repeat=0, positions=64, surprise=surprise, steps=steps, **values)
+
+
+def test_sampled_text_within_its_law_passes() -> None:
+    first = FirstTokens(arm="a", prompt="p", draws=100, cells=(5, 9, -1), counts=(52, 29, 19), expected=(0.5, 0.3, 0.2))
+    found = sampled([scored(4.0, 42), scored(-3.0, 39)], [first])
+    assert found.status == "passed"
+    assert found.surprise_z == pytest.approx(1 / 50**0.5)
+    assert found.steps_z == pytest.approx(1 / 8**0.5)
+    assert found.first_tokens[0].tv_upper == pytest.approx(0.02 + (np.log(20) / 200) ** 0.5)
+
+
+@pytest.mark.parametrize(
+    ("records", "says"),
+    [
+        ([scored(25.0, 40)] * 3, "surprising"),
+        ([scored(0.0, 52)], "steps"),
+        ([scored(0.0, 41, steps_variance=0.0)], "steps"),
+    ],
+)
+def test_sampled_text_off_its_law_fails(records: list[Sampled], says: str) -> None:
+    found = sampled(records, [])
+    assert found.status == "failed"
+    assert says in found.sentence()
+
+
+def test_a_law_without_variance_allows_its_mean() -> None:
+    assert sampled([scored(0.0, 40, steps_variance=0.0)], []).status == "passed"
+
+
+def test_first_tokens_off_the_law_fail() -> None:
+    first = FirstTokens(arm="a", prompt="p", draws=200, cells=(5, 9, -1), counts=(50, 90, 60), expected=(0.5, 0.3, 0.2))
+    found = sampled([scored(0.0, 40)], [first])
+    assert found.status == "failed"
+    assert "do not follow" in found.sentence()

@@ -1,0 +1,223 @@
+"""A tiny deterministic engine, and processes that use it in place of the real one.
+
+Run as a program it is a worker (`worker ARGS`) or a parent (`parent JSON`). The environment
+variable FAKE holds a JSON object: sleep_s a sample, fail (arm to failure text), kill_after
+(samples before the worker kills itself), full_after (lines before the disk is full).
+"""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import json
+import os
+import signal
+import sys
+import time
+from dataclasses import dataclass
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+from specq.core import hashes, jsonl
+from specq.core.errors import NonFiniteLogits
+from specq.core.records import Audited, FirstTokens, GapNoise, Machine, Sampled
+from specq.core.types import Generation, Prompt, Step
+from specq.experiment import config
+from specq.experiment.schema import Experiment
+from specq.run import engines, inputs, measure, memory, process, runner, worker
+
+LEVERS = {
+    "lookup": {"kind": "draft", "method": "lookup", "k": 4},
+    "exit": {"kind": "draft", "method": "early_exit", "layers": 2, "k": 2},
+}
+
+
+def settings() -> dict[str, Any]:
+    return json.loads(os.environ.get("FAKE", "{}"))
+
+
+def step(context: int) -> Step:
+    return Step(context=context, proposed=0, accepted=0, emitted=1, draft_s=0.0, verify_s=0.1, sample_s=0.0, rest_s=0.0)
+
+
+class FakeDecoder:
+    samples = 0
+
+    def __init__(self, draft: Any) -> None:
+        self.draft = draft
+
+    def generate(self, prompts: Any, sampling: Any, *, on_step: Any = None) -> list[Generation]:
+        wants = settings()
+        (prompt,) = prompts
+        measured = sampling.max_new_tokens == 6
+        if measured:
+            time.sleep(wants.get("sleep_s", 0))
+            method = self.draft.method if self.draft else "plain"
+            if method in wants.get("fail", {}):
+                raise NonFiniteLogits(wants["fail"][method])
+            FakeDecoder.samples += 1
+            if FakeDecoder.samples == wants.get("kill_after"):
+                os.kill(os.getpid(), signal.SIGKILL)
+        seed = sampling.seed if sampling.temperature else 0
+        ids = tuple(hashes.seed_of(prompt.ids, seed, place) % 50 for place in range(sampling.max_new_tokens))
+        steps = tuple(step(len(prompt.ids) + place) for place in range(1, len(ids)))
+        e2e_s = 0.1 * len(ids)
+        return [
+            Generation(
+                prompt_id=prompt.id,
+                ids=ids,
+                text="text",
+                finish="length",
+                ttft_s=0.1,
+                e2e_s=e2e_s,
+                steps=steps,
+            )
+        ]
+
+
+class FakeTarget:
+    eos_ids = (2,)
+
+    def __enter__(self) -> FakeTarget:
+        return self
+
+    def __exit__(self, *error: Any) -> None:
+        pass
+
+    def decoder(self, draft: Any) -> FakeDecoder:
+        return FakeDecoder(draft)
+
+    def describe(self) -> dict[str, Any]:
+        sizes = {"weight_bytes": 100, "bytes_per_token": 10, "cache_bytes_per_token": 1, "parameters": 50}
+        return {"name": "fake", "dtype": "float32", "sha256": "00", **sizes}
+
+    def gap_noise(self, prompt: Prompt, ids: Any, rows: int) -> GapNoise:
+        return GapNoise(prompt=prompt.id, rows=rows, positions=len(ids), ties=0, moves=(0.1,))
+
+    def audit_greedy(self, arm: str, prompt: Prompt, ids: Any, baseline_ids: Any) -> Audited:
+        if "audit" in settings().get("fail", {}):
+            raise RuntimeError("no audit today")
+        first = None if ids == baseline_ids else 0
+        return Audited(arm=arm, prompt=prompt.id, positions=len(ids), first_difference=first, gaps=())
+
+    def audit_sampled(self, arm: str, prompt: Prompt, repeat: int, generation: Any, draft: Any, sampling: Any) -> Any:
+        assert generation.ids == FakeDecoder(draft).generate([prompt], sampling)[0].ids
+        return Sampled(
+            arm=arm,
+            prompt=prompt.id,
+            repeat=repeat,
+            positions=len(generation.ids),
+            surprise=0.0,
+            surprise_variance=1.0,
+            steps=len(generation.steps),
+            steps_mean=5.0,
+            steps_variance=1.0,
+        )
+
+    def first_tokens(self, arm: str, prompt: Prompt, draft: Any, sampling: Any, draws: int) -> FirstTokens:
+        return FirstTokens(
+            arm=arm, prompt=prompt.id, draws=draws, cells=(1, -1), counts=(draws, 0), expected=(1.0, 0.0)
+        )
+
+
+class FakeEngine:
+    device = "cpu"
+
+    def open(self, model: Any) -> FakeTarget:
+        return FakeTarget()
+
+
+@dataclass
+class FakePlan:
+    prompts: tuple[Prompt, ...]
+    notes: tuple[str, ...] = ("a note",)
+    models: tuple[Any, ...] = (SimpleNamespace(facts=SimpleNamespace(notes=("weights were quantized before: Q4_1",))),)
+
+    def check(self) -> None:
+        pass
+
+
+def fake_plan(experiment: Any, **_: Any) -> FakePlan:
+    lines = Path(experiment.workload.prompts).read_text(encoding="utf-8").splitlines()
+    items = [json.loads(line) for line in lines]
+    prompts = [
+        Prompt(id=item["id"], ids=tuple(item["prompt"].encode()), text=item["prompt"], tags=("kind",)) for item in items
+    ]
+    return FakePlan(prompts=tuple(prompts))
+
+
+def fake_command(store: Any, task: Any) -> list[str]:
+    real = process_command(store, task)
+    return [sys.executable, __file__, "worker", *real[3:]]
+
+
+process_command = process.command
+
+
+def write_experiment(
+    folder: Path, *, prompts: int = 3, levers: tuple[str, ...] = ("lookup", "exit"), **load: Any
+) -> Experiment:
+    """An experiment of `prompts` prompts and 6 new tokens, written to `folder` and loaded."""
+    lines = [json.dumps({"id": f"p{n}", "prompt": f"prompt {n}"}) for n in range(prompts)]
+    (folder / "prompts.jsonl").write_text("\n".join(lines) + "\n", encoding="utf-8")
+    workload = {"repeats": 2, "memory": False, "max_new_tokens": 6, **load}
+    text = [
+        'question = "Which?"',
+        "[target]",
+        'model = "fake"',
+        "[workload]",
+        f"prompts = {json.dumps(str(folder / 'prompts.jsonl'))}",
+    ]
+    text += [f"{key} = {json.dumps(value)}" for key, value in workload.items()]
+    for name in levers:
+        text += [f"[levers.{name}]", *(f"{key} = {json.dumps(value)}" for key, value in LEVERS[name].items())]
+    path = folder / "tiny.toml"
+    path.write_text("\n".join(text) + "\n", encoding="utf-8")
+    return config.load(path)
+
+
+def patch_parent(setter: Any) -> None:
+    """Put fakes in the place of planning and of the worker's command line."""
+    setter(process, "command", fake_command)
+    setter(inputs, "make_plan", fake_plan)
+    setter(inputs, "models", lambda plan: {"target fake": {"weights_sha256": "00"}})
+
+
+def _limit_lines(lines: int) -> None:
+    real, left = jsonl.Appender.append, [lines]
+
+    def append(self: Any, value: dict[str, Any]) -> None:
+        left[0] -= 1
+        if left[0] < 0:
+            raise jsonl._disk(OSError(errno.ENOSPC, "No space left on device"), self.path)
+        real(self, value)
+
+    setattr(jsonl.Appender, "append", append)  # noqa: B010 - mypy refuses a plain assignment to a method
+
+
+def _worker(argv: list[str]) -> int:
+    setattr(engines, "make_engine", lambda experiment: FakeEngine())  # noqa: B010
+    for module in (measure, memory):
+        setattr(module, "import_libraries", lambda: 1)  # noqa: B010
+    setattr(  # noqa: B010
+        measure,
+        "machine",
+        lambda process, device, imports_bytes: Machine(
+            process=process, bandwidth_bytes_per_s=1e9, threads=1, device=device, imports_bytes=imports_bytes
+        ),
+    )
+    if "full_after" in settings():
+        _limit_lines(settings()["full_after"])
+    return worker.main(argv)
+
+
+def _parent(toml: str, out: str) -> int:
+    patch_parent(setattr)
+    runner.run(config.load(Path(toml)), out=Path(out))
+    return 0
+
+
+if __name__ == "__main__":
+    with contextlib.suppress(KeyboardInterrupt):
+        sys.exit(_worker(sys.argv[2:]) if sys.argv[1] == "worker" else _parent(*sys.argv[2:]))

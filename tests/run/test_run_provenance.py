@@ -1,0 +1,64 @@
+from __future__ import annotations
+
+import json
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from specq.run import provenance
+from specq.run.memory import rss_peak_bytes
+
+
+def test_nothing_private_stands_in_the_provenance(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    home = tmp_path / "home" / "someone"
+    (home / "work").mkdir(parents=True)
+    monkeypatch.setenv("HOME", str(home))
+    monkeypatch.setenv("SECRET_TOKEN", "do-not-write-this")
+    monkeypatch.chdir(home / "work")
+    text = json.dumps(provenance.collect())
+    assert "someone" not in text
+    assert "do-not-write-this" not in text
+    assert json.loads(text)["cores_usable"] >= 1
+    assert json.loads(text)["packages"]["numpy"]
+
+
+def test_home_paths_are_hidden_and_found_again(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setenv("HOME", str(tmp_path))
+    config = {"target": {"model": str(tmp_path / "m")}, "list": [f"in {tmp_path}/x", str(tmp_path)], "n": 1}
+    hidden = provenance.hide_home(config)
+    assert hidden == {"target": {"model": "~/m"}, "list": ["in ~/x", "~"], "n": 1}
+    assert provenance.show_home(hidden)["target"]["model"] == str(tmp_path / "m")
+
+
+def test_a_home_of_slash_hides_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HOME", "/")
+    assert provenance.hide_home("/a/b") == "/a/b"
+
+
+def test_paths_are_relative_where_they_can_be(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert provenance.tidy(tmp_path / "evals" / "chat.jsonl") == "evals/chat.jsonl"
+    assert provenance.tidy(Path("evals/chat.jsonl")) == "evals/chat.jsonl"
+
+
+def test_git_revision_and_dirty_flag(tmp_path: Path) -> None:
+    assert provenance.git_state(tmp_path) is None
+    git = ["git", "-C", str(tmp_path), "-c", "user.name=n", "-c", "user.email=e@e"]
+    subprocess.run([*git, "init", "-q"], check=True)
+    subprocess.run([*git, "commit", "-q", "--allow-empty", "-m", "first"], check=True)
+    clean = provenance.git_state(tmp_path)
+    assert clean is not None
+    assert (len(clean["revision"]), clean["dirty"]) == (40, False)
+    (tmp_path / "new").write_text("", encoding="utf-8")
+    dirty = provenance.git_state(tmp_path)
+    assert dirty is not None
+    assert dirty["dirty"] is True
+
+
+def test_peak_memory_is_this_process_own_and_in_bytes() -> None:
+    before = rss_peak_bytes()
+    block = bytearray(64 * 2**20)
+    block[::4096] = b"x" * len(block[::4096])
+    assert 8 * 2**20 < before < 64 * 2**30
+    assert rss_peak_bytes() >= before

@@ -1,0 +1,168 @@
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from specq.core import jsonl
+from specq.core.errors import DiskFull, RunFolderError
+from specq.core.records import Generated, Note
+from specq.run import catalog
+from specq.run.measure import past_stop, repeated_share
+from specq.run.store import Store
+
+INFO = {"experiment": "tiny", "question": "Which?", "config_sha256": "ab" * 32, "created": "20261130T210446Z"}
+
+
+def sample(prompt: str = "p0") -> Generated:
+    return Generated(
+        process=0,
+        arm="baseline#1",
+        prompt=prompt,
+        repeat=0,
+        order=0,
+        prompt_tokens=3,
+        new_tokens=1,
+        finish="length",
+        ttft_s=0.1,
+        e2e_s=0.1,
+        rule=None,
+        steps=(),
+        past_stop=0,
+        repeated_share=0.0,
+        prompt_sha256="00",
+        output_sha256="00",
+    )
+
+
+def create(out: Path) -> Store:
+    return Store.create(out, INFO)
+
+
+def notes(store: Store) -> list[str]:
+    return [record.text for record in store.records() if isinstance(record, Note)]
+
+
+def test_run_json_stands_before_anything_is_recorded(tmp_path: Path) -> None:
+    with create(tmp_path) as store:
+        assert [path.name for path in store.run_dir.iterdir()] == ["run.json"]
+        assert store.run_dir.parent == tmp_path / "tiny"
+
+
+def test_the_output_is_on_disk_before_the_record_that_commits_it(tmp_path: Path) -> None:
+    with create(tmp_path) as store:
+        store.append(Note(process=0, text="open"))
+        jsonl_append, order = jsonl.Appender.append, []
+
+        def spy(self: jsonl.Appender, value: dict[str, Any]) -> None:
+            order.append(self.path.name)
+            jsonl_append(self, value)
+
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(jsonl.Appender, "append", spy)
+            store.commit(sample(), [1, 2], "text")
+        assert order == ["outputs.jsonl", "records.jsonl"]
+        assert store.outputs()[0, "baseline#1", "p0", 0]["ids"] == [1, 2]
+
+
+def test_two_writers_in_one_folder_are_refused(tmp_path: Path) -> None:
+    with create(tmp_path) as store:
+        with pytest.raises(RunFolderError, match="being written by another"):
+            Store.open_for_resume(store.run_dir, INFO["config_sha256"])
+        with pytest.raises(RunFolderError, match="being written by another"):
+            Store.attach(store.run_dir)
+    Store.open_for_resume(store.run_dir, INFO["config_sha256"]).close()
+
+
+def test_a_refused_resume_lets_go_of_the_lock(tmp_path: Path) -> None:
+    with create(tmp_path) as store:
+        pass
+    (store.run_dir / "records.jsonl").write_text('{"kind": "Unheard"}\n', encoding="utf-8")
+    (store.run_dir / "outputs.jsonl").write_text("{}\n", encoding="utf-8")
+    for _ in range(2):
+        with pytest.raises(Exception, match="unknown record kind"):
+            Store.open_for_resume(store.run_dir, INFO["config_sha256"])
+
+
+def test_torn_lines_and_an_output_without_its_record_are_cut_aloud(tmp_path: Path) -> None:
+    with create(tmp_path) as store:
+        store.commit(sample("p0"), [1], "a")
+        store.commit(sample("p1"), [2], "b")
+    records, outputs = store.run_dir / "records.jsonl", store.run_dir / "outputs.jsonl"
+    records.write_bytes(records.read_bytes()[:-30])
+    with outputs.open("ab") as file:
+        file.write(b'{"arm":"base')
+    with Store.open_for_resume(store.run_dir, INFO["config_sha256"]) as again:
+        assert [r.prompt for r in again.records() if isinstance(r, Generated)] == ["p0"]
+        assert list(again.outputs()) == [(0, "baseline#1", "p0", 0)]
+        said = " ".join(notes(again))
+        assert "of a torn last line from records.jsonl" in said
+        assert "cut 1 outputs without a record and 12 bytes of a torn line from outputs.jsonl" in said
+    assert outputs.read_bytes().endswith(b"\n")
+
+
+def test_a_whole_folder_is_resumed_without_a_note(tmp_path: Path) -> None:
+    with create(tmp_path) as store:
+        store.commit(sample(), [1], "a")
+    with Store.open_for_resume(store.run_dir, INFO["config_sha256"]) as again:
+        assert notes(again) == []
+
+
+def test_a_changed_config_and_a_done_run_are_refused(tmp_path: Path) -> None:
+    with create(tmp_path) as store:
+        with pytest.raises(RunFolderError, match="another config"):
+            Store.open_for_resume(store.run_dir, "cd" * 32)
+        store.finish()
+    assert json.loads((store.run_dir / "done.json").read_text(encoding="utf-8"))["lines"]["records.jsonl"] == 0
+    with pytest.raises(RunFolderError, match="nothing left to do"):
+        Store.open_for_resume(store.run_dir, INFO["config_sha256"])
+
+
+def test_a_disk_that_is_full_at_once_leaves_no_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def full(path: Path, value: Any) -> None:
+        raise DiskFull("no space")
+
+    monkeypatch.setattr(jsonl, "write_whole", full)
+    with pytest.raises(DiskFull):
+        create(tmp_path)
+    assert list((tmp_path / "tiny").iterdir()) == []
+
+
+def test_a_results_folder_that_is_a_file_is_refused_in_one_line(tmp_path: Path) -> None:
+    (tmp_path / "out").write_text("", encoding="utf-8")
+    with pytest.raises(RunFolderError, match="--out DIR"):
+        create(tmp_path / "out")
+
+
+def test_a_folder_without_run_json_is_no_run(tmp_path: Path) -> None:
+    for folder in (tmp_path, tmp_path / "absent"):
+        with pytest.raises(RunFolderError, match="specq ls"):
+            Store.open_for_resume(folder, "")
+
+
+def test_ls_tells_done_running_and_unfinished_apart(tmp_path: Path) -> None:
+    with create(tmp_path) as store:
+        assert [run.state for run in catalog.list_runs(tmp_path)] == ["running"]
+    assert [run.state for run in catalog.list_runs(tmp_path)] == ["unfinished"]
+    with Store.attach(store.run_dir) as again:
+        again.finish()
+    (found,) = catalog.list_runs(tmp_path)
+    assert (found.state, found.question, found.run) == ("done", "Which?", str(store.run_dir))
+    assert catalog.find_run(store.run_dir.name, tmp_path) == store.run_dir
+    with pytest.raises(RunFolderError, match="no run 'nowhere'"):
+        catalog.find_run("nowhere", tmp_path)
+
+
+def test_repeated_share_counts_four_grams_that_occurred_before() -> None:
+    assert repeated_share([1, 2, 3]) == 0.0
+    assert repeated_share([1, 2, 3, 4, 5]) == 0.0
+    assert repeated_share([7] * 8) == pytest.approx(4 / 5)
+    assert repeated_share([1, 2, 3, 4, 1, 2, 3, 4]) == pytest.approx(1 / 5)
+
+
+def test_past_stop_counts_what_follows_the_first_own_eos() -> None:
+    assert past_stop([5, 2, 6, 2, 7], (2, 9)) == 3
+    assert past_stop([5, 6, 2], (2,)) == 0
+    assert past_stop([5, 6], (2,)) == 0
