@@ -14,10 +14,10 @@ from torch import Tensor
 from transformers import PreTrainedModel
 
 from specq.core.clock import Laps
-from specq.core.types import Step
 from specq.decoding.drafters import Proposal
 from specq.decoding.drafters.chain import choose, fit
 from specq.decoding.drafters.lookup import LookupDrafter
+from specq.decoding.loop import NOTHING, step_of
 from specq.decoding.ragged import RaggedSession
 from specq.decoding.request import Request
 from specq.decoding.session import shallow
@@ -62,7 +62,7 @@ def decode_batch(
     target = RaggedSession(model)
     target.restart(len(requests))
     for request, logits in zip(requests, target.forward([r.ids for r in requests]), strict=True):
-        request.first(logits[-1:])
+        request.take(NOTHING, logits[-1:])
     if drafter is not None:
         drafter.start(requests, target)
     whole.lap("prefill")
@@ -73,7 +73,7 @@ def decode_batch(
     while active:
         laps.lap("rest")
         contexts = [len(request.ids) for request in active]
-        proposals = [Proposal([], None)] * len(active)
+        proposals = [NOTHING] * len(active)
         if drafter is not None:
             proposals = drafter.propose(active, [request.reach(k) for request in active])
             laps.lap("draft")
@@ -88,18 +88,7 @@ def decode_batch(
         parts = laps.take()
         whole.lap("decode")
         for request, context, proposal, (accepted, emitted) in zip(active, contexts, proposals, taken, strict=True):
-            request.record(
-                Step(
-                    context=context,
-                    proposed=len(proposal.ids),
-                    accepted=accepted,
-                    emitted=emitted,
-                    draft_s=parts.get("draft", 0.0),
-                    verify_s=parts["verify"],
-                    sample_s=parts["sample"],
-                    rest_s=parts["rest"],
-                )
-            )
+            request.record(step_of(parts, context, len(proposal.ids), accepted, emitted))
             request.e2e_s = whole.total()
         active = _leave(active, target, drafter)
 

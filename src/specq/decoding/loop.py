@@ -1,8 +1,8 @@
 """Plain and speculative decoding of one request at a time.
 
-The whole algorithm stands in `decode`: prefill gives token 1; then each step drafts, runs the
-target once over the last token and the proposals, verifies, emits, and rolls back what was refused.
-Plain decoding is the same loop without a drafter. The target's cache holds all tokens but the last.
+The whole algorithm stands here: prefill gives token 1; then each step drafts, runs the target once
+over the last token and the proposals, verifies, emits, and rolls back what was refused. Plain
+decoding is the same loop without a drafter. The target's cache holds all tokens but the last.
 """
 
 from __future__ import annotations
@@ -36,40 +36,47 @@ def decode(
     target.restart()
     logits = target.forward(request.ids, last_only=True)
     target.rollback(0)
-    request.first(logits)
+    request.take(NOTHING, logits)
     if drafter is not None and request.finish is None:
         drafter.start(request.ids, request.warper, request.streams.draft)
     whole.lap("prefill")
     request.ttft_s = whole.total()
-
     laps = Laps(sync)
     while request.finish is None:
-        laps.lap("rest")
-        context = len(request.ids)
-        proposal = NOTHING
-        if drafter is not None and (reach := request.reach(k)) > 0:
-            proposal = drafter.propose(request.ids, reach)
-            laps.lap("draft")
-        logits = target.forward([request.ids[-1], *proposal.ids])
-        laps.lap("verify")
-        accepted, emitted = request.take(proposal, logits)
-        laps.lap("sample")
-        target.rollback(len(proposal.ids) + 1 - emitted)
-        if drafter is not None and request.finish is None:
-            drafter.commit(request.ids)
-        laps.lap("rest")
-        parts = laps.take()
-        request.record(
-            Step(
-                context=context,
-                proposed=len(proposal.ids),
-                accepted=accepted,
-                emitted=emitted,
-                draft_s=parts.get("draft", 0.0),
-                verify_s=parts["verify"],
-                sample_s=parts["sample"],
-                rest_s=parts["rest"],
-            )
-        )
+        step(request, target, drafter, k, laps)
     whole.lap("decode")
     request.e2e_s = whole.total()
+
+
+def step(request: Request, target: Session, drafter: Drafter | None, k: int, laps: Laps | None = None) -> None:
+    """One step: draft, one pass of the target, verify, emit, roll back; recorded in the request."""
+    laps = Laps() if laps is None else laps
+    laps.lap("rest")
+    context = len(request.ids)
+    proposal = NOTHING
+    if drafter is not None and (reach := request.reach(k)) > 0:
+        proposal = drafter.propose(request.ids, reach)
+        laps.lap("draft")
+    logits = target.forward([request.ids[-1], *proposal.ids])
+    laps.lap("verify")
+    accepted, emitted = request.take(proposal, logits)
+    laps.lap("sample")
+    target.rollback(len(proposal.ids) + 1 - emitted)
+    if drafter is not None and request.finish is None:
+        drafter.commit(request.ids)
+    laps.lap("rest")
+    request.record(step_of(laps.take(), context, len(proposal.ids), accepted, emitted))
+
+
+def step_of(parts: dict[str, float], context: int, proposed: int, accepted: int, emitted: int) -> Step:
+    """A step's record from its counts and the seconds of its parts."""
+    return Step(
+        context=context,
+        proposed=proposed,
+        accepted=accepted,
+        emitted=emitted,
+        draft_s=parts.get("draft", 0.0),
+        verify_s=parts["verify"],
+        sample_s=parts["sample"],
+        rest_s=parts["rest"],
+    )

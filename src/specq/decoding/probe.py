@@ -9,13 +9,14 @@ and after each rollback their logits must equal those of a fresh prefill.
 from __future__ import annotations
 
 import copy
+import json
 import random
 from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
 import torch
-from transformers import AutoConfig, AutoModelForCausalLM, PreTrainedConfig, PreTrainedModel
+from transformers import CONFIG_MAPPING, AutoConfig, AutoModelForCausalLM, PreTrainedConfig, PreTrainedModel
 
 from specq.core.errors import SpecqError, Unsupported
 from specq.decoding.session import Keep, Session
@@ -57,18 +58,16 @@ def check_rollback(folder: Path, *, drafting: bool) -> None:
         Unsupported: the architecture failed the probe, or could not be probed.
     """
     config = AutoConfig.from_pretrained(folder, local_files_only=True, trust_remote_code=False)
-    verdict = _probe(config.to_json_string(use_diff=False), type(config), "everything" if drafting else "window")
+    verdict = _probe(config.to_json_string(use_diff=False), config.model_type, "everything" if drafting else "window")
     if verdict is not None:
         raise Unsupported(verdict)
 
 
 @lru_cache(maxsize=64)
-def _probe(config_json: str, kind: type[PreTrainedConfig], keep: Keep) -> str | None:
+def _probe(config_json: str, kind: str, keep: Keep) -> str | None:
     """None when the rollback is exact, else one line that says what is wrong and what to do."""
-    import json
-
-    config = kind.from_dict(json.loads(config_json))
-    name = (config.architectures or [kind.__name__])[0]
+    config = CONFIG_MAPPING[kind].from_dict(json.loads(config_json))
+    name = (config.architectures or [type(config).__name__])[0]
     advice = "run it without a draft, or in a server that keeps snapshots of such states"
     try:
         model = tiny(config)

@@ -16,7 +16,7 @@ from torch import Tensor
 from transformers import DynamicCache, PreTrainedModel
 
 from specq.core.errors import Unsupported
-from specq.decoding.session import new_cache, takes
+from specq.decoding.session import device_of, new_cache, takes
 
 
 class RaggedSession:
@@ -31,7 +31,7 @@ class RaggedSession:
                 "of a ragged batch: decode with batch_size 1"
             )
         self.model = model
-        self.device = model.get_input_embeddings().weight.device
+        self.device = device_of(model)
 
     def restart(self, rows: int) -> None:
         """Forget everything and begin with `rows` empty rows."""

@@ -54,12 +54,10 @@ class Request:
         """How many tokens a step may propose so that it cannot emit more than is left."""
         return min(k, self.sampling.max_new_tokens - (len(self.ids) - len(self.prompt.ids)) - 1)
 
-    def first(self, logits: Tensor) -> None:
-        """Take token 1 from the prefill's last logits [1, V]."""
-        self.take(Proposal([], None), logits)
-
     def take(self, proposal: Proposal, logits: Tensor) -> tuple[int, int]:
         """Verify a proposal of n tokens with the target's logits [n + 1, V] and emit what stands.
+
+        An empty proposal is a plain draw: a plain step, or token 1 from the prefill.
 
         Returns:
             accepted and emitted; an end inside the block cuts both.
@@ -134,7 +132,7 @@ class Request:
         return Generation(
             prompt_id=self.prompt.id,
             ids=tuple(self.new_ids),
-            text=self.tokenizer.decode(self.new_ids, skip_special_tokens=True),
+            text=str(self.tokenizer.decode(self.new_ids, skip_special_tokens=True)),
             finish=self.finish,
             ttft_s=self.ttft_s,
             e2e_s=self.e2e_s,

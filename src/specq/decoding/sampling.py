@@ -81,12 +81,15 @@ class Warper:
             out.append(row)
         return torch.cat(out)
 
-    def probs(self, ids: Sequence[int], logits: Tensor) -> Tensor:
-        """Warped probabilities [R, V] float32; at temperature 0 one-hot at the argmax (first wins)."""
-        scores = self.scores(ids, logits)
+    def warp(self, scores: Tensor) -> Tensor:
+        """Scores to probabilities [R, V] float32; at temperature 0 one-hot at the argmax (first wins)."""
         if self.greedy:
             return torch.zeros_like(scores).scatter_(1, scores.argmax(dim=-1, keepdim=True), 1.0)
         return warp(scores, self.sampling)
+
+    def probs(self, ids: Sequence[int], logits: Tensor) -> Tensor:
+        """`warp` of `scores`."""
+        return self.warp(self.scores(ids, logits))
 
     def argmax(self, ids: Sequence[int], logits: Tensor) -> Tensor:
         """The best token of each row, [R]; the lowest id wins a tie, as in transformers."""

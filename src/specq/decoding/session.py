@@ -10,11 +10,11 @@ from __future__ import annotations
 import copy
 import inspect
 from collections.abc import Sequence
-from typing import Literal
+from typing import Literal, cast
 
 import torch
 from torch import Tensor, nn
-from transformers import DynamicCache, PreTrainedModel
+from transformers import DynamicCache, PreTrainedConfig, PreTrainedModel
 
 from specq.core.errors import Unsupported
 
@@ -32,7 +32,7 @@ class Session:
     def __init__(self, model: PreTrainedModel, *, keep: Keep = "window") -> None:
         self.model = model
         self.keep = keep
-        self.device = model.get_input_embeddings().weight.device
+        self.device = device_of(model)
         self._last_only = {"logits_to_keep": 1} if takes(model, "logits_to_keep") else {}
         self.restart()
 
@@ -69,6 +69,13 @@ def new_cache(model: PreTrainedModel, keep: Keep) -> DynamicCache:
     return cache
 
 
+def device_of(model: PreTrainedModel) -> torch.device:
+    """Where token ids must be fed: the device of the input embedding, also under a device map."""
+    weight = model.get_input_embeddings().weight
+    assert isinstance(weight, Tensor)
+    return weight.device
+
+
 def takes(model: PreTrainedModel, argument: str) -> bool:
     """Whether the model's forward has an argument of that name."""
     return argument in inspect.signature(model.forward).parameters
@@ -91,7 +98,7 @@ def shallow(model: PreTrainedModel, layers: int) -> PreTrainedModel:
     if getattr(text, "layer_types", None):
         text.layer_types = list(text.layer_types)[:layers]
     found: list[str] = []
-    view = _copy_path(model, config, total, layers, found)
+    view = cast(PreTrainedModel, _copy_path(model, config, total, layers, found))
     if len(found) != 1:
         raise Unsupported(
             f"early exit: {type(model).__name__} has {len(found)} lists of {total} layers, expected one; "
@@ -100,12 +107,12 @@ def shallow(model: PreTrainedModel, layers: int) -> PreTrainedModel:
     return view
 
 
-def _copy_path(module: nn.Module, config: object, total: int, layers: int, found: list[str]) -> nn.Module:
+def _copy_path(module: nn.Module, config: PreTrainedConfig, total: int, layers: int, found: list[str]) -> nn.Module:
     """Copy the modules that lie on the way to the layer list; everything else stays shared."""
     view = copy.copy(module)
     view._modules = dict(module._modules)
     if hasattr(module, "config"):
-        view.config = config
+        view.__dict__["config"] = config
     for name, child in module.named_children():
         if isinstance(child, nn.ModuleList) and len(child) == total:
             found.append(name)

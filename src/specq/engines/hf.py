@@ -2,24 +2,24 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Callable, Sequence
 from types import TracebackType
 from typing import Any, Self
 
+import numpy as np
 import torch
 from transformers import AutoModelForCausalLM, PreTrainedModel, PreTrainedTokenizerBase
 
-from specq.core.errors import ModelError, PromptError, Unsupported
+from specq.core.errors import ModelError, Unsupported
+from specq.core.hashes import seed_of
+from specq.core.records import Audited, FirstTokens, GapNoise, Sampled
 from specq.core.types import METHODS, RULES, DraftSpec, Generation, Prompt, Sampling
-from specq.decoding.batch import BatchChain, BatchDrafter, BatchLookup, decode_batch
-from specq.decoding.drafters import Drafter
-from specq.decoding.drafters.chain import EarlyExitDrafter, ModelDrafter
-from specq.decoding.drafters.lookup import LookupDrafter, NgramIndex, SuffixIndex
-from specq.decoding.loop import decode
-from specq.decoding.probe import check_rollback
-from specq.decoding.request import Request
-from specq.decoding.session import Session
-from specq.engines.base import Capabilities, OnStep
+from specq.decoding import audit
+from specq.decoding.sampling import Warper
+from specq.decoding.session import Session, shallow
+from specq.engines.base import Capabilities
+from specq.engines.hf_decoder import HFDecoder, lookup
 from specq.engines.packing import pack
 from specq.models import facts as model_facts
 from specq.models import refs, tokenizers
@@ -60,10 +60,10 @@ class HFEngine:
     def open(self, model: str | Resolved) -> HFTarget:
         """Load a model by reference; raises ModelError before anything heavy happens if it cannot work."""
         resolved = refs.resolve(model) if isinstance(model, str) else model
-        return HFTarget(self, resolved, self.load(resolved, self.dtype))
+        return HFTarget(self, resolved, *self.load(resolved, self.dtype))
 
-    def load(self, resolved: Resolved, dtype: str) -> PreTrainedModel:
-        """The model's weights, in eval mode, packed where that pays."""
+    def load(self, resolved: Resolved, dtype: str) -> tuple[PreTrainedModel, int]:
+        """The model in eval mode, packed where that pays, and the bytes of its weights as loaded."""
         placed: dict[str, Any] = {"device_map": self.device_map} if self.device_map else {}
         try:
             model = AutoModelForCausalLM.from_pretrained(
@@ -80,16 +80,18 @@ class HFEngine:
             raise ModelError(f"transformers cannot load {resolved.name}: {first}") from error
         model.eval().requires_grad_(False)
         if not self.device_map:
-            model.to(self.device)
+            torch.nn.Module.to(model, self.device)
+        weight_bytes = sum(p.numel() * p.element_size() for p in model.parameters())
         if self.packed and self.device == "cpu" and not self.device_map:
             pack(model)
-        return model
+        return model, weight_bytes
 
 
 class HFTarget:
     """A loaded target, and the drafts that were loaded beside it. Closing it frees them all."""
 
-    def __init__(self, engine: HFEngine, resolved: Resolved, model: PreTrainedModel) -> None:
+    def __init__(self, engine: HFEngine, resolved: Resolved, model: PreTrainedModel, weight_bytes: int) -> None:
+        self.weight_bytes = weight_bytes
         self.engine, self.resolved, self.model = engine, resolved, model
         self.tokenizer: PreTrainedTokenizerBase = tokenizers.load(resolved)
         self.facts = model_facts.facts(resolved)
@@ -138,124 +140,109 @@ class HFTarget:
 
     def draft_model(self, draft: DraftSpec) -> PreTrainedModel:
         """The second model of a draft; "self" is the target itself."""
-        assert draft.model is not None
+        if draft.model is None:
+            raise Unsupported("a draft of method 'model' names no model: give one, or \"self\"")
         dtype = draft.dtype or self.engine.dtype
         if draft.model == "self" and dtype == self.engine.dtype:
             return self.model
         key = (draft.model, dtype)
         if key not in self._drafts:
             resolved = self.resolved if draft.model == "self" else refs.resolve(draft.model)
-            check_rollback(resolved.folder, drafting=True)
             if draft.model != "self":
-                tokenizers.compare(self.resolved, resolved)
-            self._drafts[key] = self.engine.load(resolved, dtype)
+                tokenizers.compare(self.tokenizer, tokenizers.load(resolved))
+            self._drafts[key], _ = self.engine.load(resolved, dtype)
         return self._drafts[key]
 
+    def describe(self) -> dict[str, Any]:
+        """The fields of records.LoadedModel less `process` and `role`; sizes are those of the loaded tensors."""
+        dtype = str(self.model.dtype).removeprefix("torch.")
+        return {
+            "name": self.resolved.name,
+            "weight_bytes": self.weight_bytes,
+            "bytes_per_token": self.facts.bytes_per_token(dtype),
+            "cache_bytes_per_token": self.facts.cache_bytes_per_token(dtype),
+            "parameters": self.facts.parameters,
+            "dtype": dtype,
+            "sha256": self.facts.weights_sha256,
+            "notes": self.facts.notes,
+        }
 
-class HFDecoder:
-    """Generates with a target and at most one draft. Keeps no state between requests."""
+    def gap_noise(self, prompt: Prompt, ids: Sequence[int], rows: int) -> GapNoise:
+        """The baseline against itself: its own text in one-row passes and in passes of `rows` rows."""
+        moves, ties = audit.gap_moves(*self._plain(prompt), prompt.ids, ids, rows)
+        rounded = tuple(round(move, 5) for move in moves)
+        return GapNoise(prompt=prompt.id, rows=rows, positions=len(moves), ties=ties, moves=rounded)
 
-    def __init__(self, target: HFTarget, draft: DraftSpec | None) -> None:
-        self.target, self.draft = target, draft
-        self.k = 0 if draft is None else draft.k
-        if draft is not None:
-            check_rollback(target.resolved.folder, drafting=draft.method == "early_exit")
-        shares_cache = draft is not None and draft.method == "early_exit"
-        self.session = Session(target.model, keep="everything" if shares_cache else "window")
-        self._make = self._drafter(draft)
-
-    def generate(
-        self,
-        prompts: Sequence[Prompt],
-        sampling: Sampling,
-        *,
-        on_step: OnStep | None = None,
-        batch_size: int = 1,
-        logprobs: bool = False,
-    ) -> list[Generation]:
-        """Decode prompts one after another, or `batch_size` at a time (each row equals its single run).
-
-        Raises:
-            PromptError: a prompt is empty, or does not fit the context with what it may grow to.
-            NonFiniteLogits: the model returned NaN or infinite logits.
-        """
-        requests = [self._request(prompt, sampling, on_step, logprobs) for prompt in prompts]
-        if batch_size == 1:
-            for request in requests:
-                decode(request, self.session, self._make(), self.k, sync=self.target.sync)
-        else:
-            for first in range(0, len(requests), batch_size):
-                decode_batch(requests[first : first + batch_size], self.target.model, self._batch_draft(), self.k)
-        return [request.generation() for request in requests]
-
-    def _request(self, prompt: Prompt, sampling: Sampling, on_step: OnStep | None, logprobs: bool) -> Request:
-        check_prompt(prompt, sampling, self.target.facts.context)
-        return Request(
-            prompt=prompt,
-            sampling=sampling,
-            eos_ids=self.target.eos_ids if sampling.eos_ids is None else sampling.eos_ids,
-            tokenizer=self.target.tokenizer,
-            rule="rejection" if self.draft is None else self.draft.rule,
-            want_logprobs=logprobs,
-            on_step=on_step,
+    def audit_greedy(self, arm: str, prompt: Prompt, ids: Sequence[int], baseline_ids: Sequence[int]) -> Audited:
+        """An arm's text on the baseline's path at temperature 0; an equal text needs no second look."""
+        pairs = zip(ids, baseline_ids, strict=False)
+        first = next((t for t, (mine, base) in enumerate(pairs) if mine != base), None)
+        gaps: list[tuple[int, float]] = []
+        if first is not None:
+            gaps = audit.differences(*self._plain(prompt), prompt.ids, ids)
+        return Audited(
+            arm=arm,
+            prompt=prompt.id,
+            positions=len(ids),
+            first_difference=first,
+            gaps=tuple((t, round(gap, 5)) for t, gap in gaps),
         )
 
-    def _drafter(self, draft: DraftSpec | None) -> Callable[[], Drafter | None]:
-        """What makes a fresh drafter for each request; loads a second model now."""
-        if draft is None:
-            return lambda: None
-        # greedy_draft proposes the argmax; the other rules want proposals drawn from q.
-        sampled = draft.rule != "greedy_draft"
-        if draft.method == "lookup":
-            return lambda: lookup(draft)
-        if draft.method == "early_exit":
-            exit_layer = draft.layers or 0
-            early = EarlyExitDrafter(self.session, exit_layer, sampled=sampled)
-            return lambda: early
-        session = Session(self.target.draft_model(draft), keep="everything")
-        model = ModelDrafter(session, sampled=sampled, vocabulary=self.target.vocabulary)
-        return lambda: model
-
-    def _batch_draft(self) -> BatchDrafter | None:
-        draft = self.draft
-        if draft is None:
-            return None
-        if draft.method == "lookup":
-            return BatchLookup(lambda: lookup(draft))
-        return BatchChain(
-            self.target.model if draft.method == "early_exit" else self.target.draft_model(draft),
-            layers=draft.layers if draft.method == "early_exit" else None,
-            sampled=draft.rule != "greedy_draft",
-            vocabulary=self.target.vocabulary,
+    def audit_sampled(
+        self, arm: str, prompt: Prompt, repeat: int, generation: Generation, draft: DraftSpec | None, sampling: Sampling
+    ) -> Sampled:
+        """A sampled text against the law it should come from, and its steps against those expected."""
+        session, warper = self._plain(prompt, sampling)
+        law = audit.text_law(session, warper, prompt.ids, generation.ids, self.vocabulary)
+        mean, variance = float(len(generation.ids) - 1), 0.0
+        if draft is not None and draft.method == "lookup":
+            mean = float(audit.lookup_steps(lookup(draft), warper, prompt.ids, generation.ids, draft.k))
+        elif draft is not None:
+            model = shallow(self.model, draft.layers or 0) if draft.method == "early_exit" else self.draft_model(draft)
+            other = Session(model, keep="everything")
+            drafted = audit.text_law(other, warper, prompt.ids, generation.ids, self.vocabulary)
+            mean, variance = audit.expected_steps(draft.rule, draft.k, law, drafted)
+        return Sampled(
+            arm=arm,
+            prompt=prompt.id,
+            repeat=repeat,
+            positions=len(generation.ids),
+            surprise=float((-np.log(law.p) - law.entropy).sum()),
+            surprise_variance=float(law.variance.sum()),
+            steps=len(generation.steps),
+            steps_mean=mean,
+            steps_variance=variance,
         )
 
-
-def lookup(draft: DraftSpec) -> LookupDrafter:
-    """A lookup drafter: n-grams up to max_ngram, or the longest repeated suffix when it is 0."""
-    if draft.max_ngram == 0:
-        return LookupDrafter(SuffixIndex(draft.min_ngram))
-    return LookupDrafter(NgramIndex(draft.max_ngram, draft.min_ngram))
-
-
-def check_prompt(prompt: Prompt, sampling: Sampling, context: int) -> None:
-    """Refuse a prompt that is empty or does not fit.
-
-    Raises:
-        PromptError: says the lengths and what would fit.
-    """
-    if not prompt.ids:
-        raise PromptError(f"prompt {prompt.id!r} is empty: give it at least one token")
-    need = len(prompt.ids) + sampling.max_new_tokens
-    if need > context:
-        raise PromptError(
-            f"prompt {prompt.id!r} has {len(prompt.ids)} tokens and may grow by {sampling.max_new_tokens}; "
-            f"the model's context is {context}: shorten it, or set max_new_tokens to at most "
-            f"{max(0, context - len(prompt.ids))}"
+    def first_tokens(
+        self, arm: str, prompt: Prompt, draft: DraftSpec | None, sampling: Sampling, draws: int
+    ) -> FirstTokens:
+        """The first token of a step over `draws` seeds against its exact law, after the prompt's likeliest token."""
+        session, warper = self._plain(prompt, sampling)
+        with torch.inference_mode():
+            best = int(warper.argmax(prompt.ids, session.forward(prompt.ids, last_only=True)))
+        longer = audit.continued(prompt, best)
+        decoder = self.decoder(draft)
+        seeds = [dataclasses.replace(sampling, seed=seed_of(sampling.seed, "first tokens", i)) for i in range(draws)]
+        requests = [decoder.request(longer, seed) for seed in seeds]
+        cells, counts, expected = audit.first_tokens(requests, decoder.session, decoder.drafter(), decoder.k)
+        return FirstTokens(
+            arm=arm,
+            prompt=prompt.id,
+            draws=draws,
+            cells=tuple(cells),
+            counts=tuple(counts),
+            expected=tuple(expected),
         )
+
+    def _plain(self, prompt: Prompt, sampling: Sampling | None = None) -> tuple[Session, Warper]:
+        """A fresh session of the target, and the warper of a request."""
+        warper = Warper(sampling or Sampling(), prompt_tokens=len(prompt.ids), eos_ids=self.eos_ids)
+        return Session(self.model), warper
 
 
 def pick_device(device: str) -> str:
-    """ "auto" to cuda, mps or cpu, whichever is there first.
+    """The device of that name; "auto" is cuda, mps or cpu, whichever is there first.
 
     Raises:
         Unsupported: the device is unknown or absent.

@@ -77,7 +77,7 @@ def compare(
     are padding and may differ in number.
 
     Raises:
-        TokenizerMismatch: an id means another token (the first is named), a special id or the bos policy
+        TokenizerMismatch: an id means another token (the first is named), the bos token or the bos policy
             differs, or a tokenizer has ids that its model has no row for.
     """
     mine, other = _by_id(target), _by_id(draft)
@@ -90,13 +90,18 @@ def compare(
     notes = []
     for name in ("bos", "eos", "pad"):
         left, right = (getattr(tokenizer, f"{name}_token_id") for tokenizer in (target, draft))
-        if left is not None and right is not None and left != right:
+        # A draft's own eos or pad never decides anything: the target's end a generation, and the maps agree.
+        if name == "bos" and left is not None and right is not None and left != right:
             raise TokenizerMismatch(
                 f"target and draft have different {name} tokens: id {left} ({_shown(mine, left)}) in the target, "
                 f"id {right} ({_shown(mine, right)}) in the draft; allowed is a draft of the same family and training"
             )
-        if left != right:
-            notes.append(f"only the {'target' if right is None else 'draft'} names a {name} token")
+        elif left != right:
+            notes.append(
+                f"{name} token: {_shown(mine, left)} in the target, {_shown(other, right)} in the draft"
+                if left is not None and right is not None
+                else f"only the {'target' if right is None else 'draft'} names a {name} token"
+            )
     policies = adds_bos(target), adds_bos(draft)
     if policies[0] != policies[1]:
         does, does_not = ("target", "draft") if policies[0] else ("draft", "target")

@@ -1,0 +1,29 @@
+# Two commands set specq up: `make demo` and `make test`. Everything lives in .venv and the user's cache.
+PYTHON ?= python3
+BIN := .venv/bin
+
+.PHONY: demo test check fetch clean
+
+demo: fetch
+	$(BIN)/specq run experiments/quickstart.toml
+
+test: fetch
+	$(BIN)/pytest
+
+check: .venv/ready
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+	$(BIN)/pytest tests/test_imports.py tests/test_files.py
+
+fetch: .venv/ready
+	$(BIN)/specq models fetch
+
+.venv/ready: pyproject.toml constraints.txt
+	@$(PYTHON) -c 'import sys; sys.version_info >= (3, 11) or sys.exit("specq needs Python 3.11 or newer, this is %d.%d: name one with make PYTHON=python3.12" % sys.version_info[:2])'
+	$(PYTHON) -m venv .venv
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt --editable '.[dev]'
+	@touch .venv/ready
+
+clean:
+	rm -rf .venv build dist .pytest_cache .ruff_cache .mypy_cache src/specq.egg-info

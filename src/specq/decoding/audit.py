@@ -1,0 +1,176 @@
+"""What a run leaves behind to prove that it was lossless: an arm's own text, scored again.
+
+At temperature 0 the text is fed to the target one row at a time, as plain decoding does, and every
+place is noted where the target would have said something else. Above 0 the text's surprise is held
+against the entropy of the law it should come from, and the steps against their expected number.
+
+T counts new tokens; position 0 is the token that the prefill gave.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from specq.core.types import Prompt, Rule
+from specq.decoding import law
+from specq.decoding.drafters import Drafter
+from specq.decoding.drafters.chain import fit
+from specq.decoding.loop import step
+from specq.decoding.request import Request
+from specq.decoding.sampling import Warper
+from specq.decoding.session import Session
+
+NEAR_TIE = {torch.float32: 1e-3, torch.float16: 0.1, torch.bfloat16: 0.75}
+"""Gaps between a draft's two best logits under which its argmax may differ from pass to pass."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Law:
+    """A sampled text under one model: p(token), entropy and variance of -log p, and argmax hits, [T] each.
+
+    `hit` is 1 or 0, or 0.5 where the two best logits are so close that rounding may swap them.
+    """
+
+    p: np.ndarray
+    entropy: np.ndarray
+    variance: np.ndarray
+    hit: np.ndarray
+
+
+def along(session: Session, warper: Warper, prompt: Sequence[int], ids: Sequence[int], rows: int) -> Iterator[Tensor]:
+    """The target's scores [1, V] float32 before each new token, its text fed `rows` tokens a pass."""
+    session.restart()
+    logits = session.forward(prompt, last_only=True)
+    session.rollback(0)
+    yield warper.scores(prompt, logits)
+    for first in range(0, len(ids) - 1, rows):
+        block = list(ids[first : min(first + rows, len(ids) - 1)])
+        logits = session.forward(block)
+        session.rollback(0)
+        scores = warper.scores([*prompt, *ids[: first + len(block)]], logits)
+        yield from scores.split(1)
+
+
+@torch.inference_mode()
+def gap_moves(
+    session: Session, warper: Warper, prompt: Sequence[int], ids: Sequence[int], rows: int
+) -> tuple[list[float], int]:
+    """How the gap of the two best tokens moves from one-row to block passes, and how many argmaxes change.
+
+    Position 0 is left out: the prefill is the same in both.
+    """
+    pairs = []
+    for scores in along(session, warper, prompt, ids, 1):
+        best = scores.topk(2, dim=-1)
+        pairs.append((best.indices[0], float(best.values[0, 0] - best.values[0, 1])))
+    moves, ties = [], 0
+    for t, scores in enumerate(along(session, warper, prompt, ids, rows)):
+        if t:
+            (first, second), gap = pairs[t][0].tolist(), pairs[t][1]
+            moves.append(abs(float(scores[0, first] - scores[0, second]) - gap))
+            ties += int(scores.argmax()) != first
+    return moves, ties
+
+
+@torch.inference_mode()
+def differences(session: Session, warper: Warper, prompt: Sequence[int], ids: Sequence[int]) -> list[tuple[int, float]]:
+    """Positions where plain decoding on this text would have said another token, and by how many logits."""
+    found = []
+    for t, scores in enumerate(along(session, warper, prompt, ids, 1)):
+        gap = float(scores.max() - scores[0, ids[t]])
+        # An equal score is a difference too when a lower id holds it, since plain decoding takes that one.
+        if int(scores.argmax()) != ids[t]:
+            found.append((t, gap))
+    return found
+
+
+@torch.inference_mode()
+def text_law(session: Session, warper: Warper, prompt: Sequence[int], ids: Sequence[int], vocabulary: int) -> Law:
+    """The warped law of each new token under a model, on the target's vocabulary, from one pass over the text."""
+    columns: list[tuple[float, float, float, float]] = []
+    close = NEAR_TIE.get(session.model.dtype, 1e-3)
+    for t, scores in enumerate(along(session, warper, prompt, ids, max(1, len(ids)))):
+        scores = fit(scores, vocabulary)
+        best = scores.topk(2, dim=-1)
+        near = float(best.values[0, 0] - best.values[0, 1]) < close and ids[t] in best.indices[0].tolist()
+        p = warper.warp(scores)[0].double()
+        inside = p > 0
+        surprise = -p[inside].log()
+        entropy = float((p[inside] * surprise).sum())
+        variance = float((p[inside] * (surprise - entropy) ** 2).sum())
+        hit = 0.5 if near else float(int(best.indices[0, 0]) == ids[t])
+        columns.append((float(p[ids[t]]), entropy, variance, hit))
+    p_, entropy_, variance_, hit_ = (np.array(column) for column in zip(*columns, strict=True))
+    return Law(p=p_, entropy=entropy_, variance=variance_, hit=hit_)
+
+
+def expected_steps(rule: Rule, k: int, target: Law, draft: Law) -> tuple[float, float]:
+    """Mean and variance of the steps that a model draft takes to emit the text."""
+    return law.steps(rule, target.p, draft.p, draft.hit, k)
+
+
+def lookup_steps(drafter: Drafter, warper: Warper, prompt: Sequence[int], ids: Sequence[int], k: int) -> int:
+    """The steps that a lookup draft takes to emit the text; they follow from the text alone."""
+    text = list(prompt) + list(ids)
+    at, taken = len(prompt) + 1, 0
+    drafter.start(text[:at], warper, np.random.default_rng(0))
+    while at < len(text):
+        reach = min(k, len(text) - at - 1)
+        proposal = drafter.propose(text[:at], reach).ids if reach > 0 else []
+        hits = 0
+        while hits < len(proposal) and proposal[hits] == text[at + hits]:
+            hits += 1
+        at += hits + 1
+        taken += 1
+        drafter.commit(text[:at])
+    return taken
+
+
+@torch.inference_mode()
+def first_tokens(
+    make: Sequence[Request], session: Session, drafter: Drafter | None, k: int, *, cells: int = 8
+) -> tuple[list[int], list[int], list[float]]:
+    """The first token of a step, drawn once for each request, against its exact law.
+
+    All requests share one prompt, whose last token is fed by the step itself.
+
+    Returns:
+        ids of the likeliest tokens and -1 for all others, how often each was drawn, and its probability.
+    """
+    ids = make[0].ids
+    session.restart()
+    if len(ids) > 1:
+        session.forward(ids[:-1], last_only=True)
+        session.rollback(0)
+    p = make[0].warper.probs(ids, session.forward(ids[-1:]))[0].double()
+    session.rollback(1)
+    best = p.topk(min(cells, int((p > 0).sum())))
+    names = [int(token) for token in best.indices]
+    counts = dict.fromkeys(names, 0)
+    rest = 0
+    before = session.length
+    for request in make:
+        if drafter is not None:
+            drafter.start(request.ids, request.warper, request.streams.draft)
+        step(request, session, drafter, k)
+        session.rollback(session.length - before)
+        token = request.new_ids[0]
+        if token in counts:
+            counts[token] += 1
+        else:
+            rest += 1
+    return (
+        [*names, -1],
+        [*counts.values(), rest],
+        [*(float(v) for v in best.values), max(0.0, 1.0 - float(best.values.sum()))],
+    )
+
+
+def continued(prompt: Prompt, token: int) -> Prompt:
+    """The prompt with one more token at its end."""
+    return Prompt(id=prompt.id, ids=(*prompt.ids, token), text=prompt.text, messages=prompt.messages, tags=prompt.tags)

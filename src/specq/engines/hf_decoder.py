@@ -1,0 +1,131 @@
+"""Decoding with a loaded target: the drafter that a DraftSpec names, and the loop that runs it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING
+
+from specq.core.errors import PromptError
+from specq.core.types import DraftSpec, Generation, Prompt, Sampling
+from specq.decoding.batch import BatchChain, BatchDrafter, BatchLookup, decode_batch
+from specq.decoding.drafters import Drafter
+from specq.decoding.drafters.chain import EarlyExitDrafter, ModelDrafter
+from specq.decoding.drafters.lookup import LookupDrafter, NgramIndex, SuffixIndex
+from specq.decoding.loop import decode
+from specq.decoding.probe import check_rollback
+from specq.decoding.request import Request
+from specq.decoding.session import Session
+from specq.engines.base import OnStep
+from specq.models import refs
+
+if TYPE_CHECKING:
+    from specq.engines.hf import HFTarget
+
+
+class HFDecoder:
+    """Generates with a target and at most one draft. Keeps no state between requests."""
+
+    def __init__(self, target: HFTarget, draft: DraftSpec | None) -> None:
+        self.target, self.draft = target, draft
+        self.k = 0 if draft is None else draft.k
+        if draft is not None:
+            check_rollback(target.resolved.folder, drafting=draft.method == "early_exit")
+            if draft.method == "model" and draft.model not in (None, "self"):
+                check_rollback(refs.resolve(str(draft.model)).folder, drafting=True)
+        shares_cache = draft is not None and draft.method == "early_exit"
+        self.session = Session(target.model, keep="everything" if shares_cache else "window")
+        self.drafter = self._drafter(draft)
+
+    def generate(
+        self,
+        prompts: Sequence[Prompt],
+        sampling: Sampling,
+        *,
+        on_step: OnStep | None = None,
+        batch_size: int = 1,
+        logprobs: bool = False,
+    ) -> list[Generation]:
+        """Decode prompts one after another, or `batch_size` at a time (each row equals its single run).
+
+        Raises:
+            PromptError: a prompt is empty, or does not fit the context with what it may grow to.
+            NonFiniteLogits: the model returned NaN or infinite logits.
+        """
+        requests = [self.request(prompt, sampling, on_step, logprobs) for prompt in prompts]
+        if batch_size == 1:
+            for request in requests:
+                decode(request, self.session, self.drafter(), self.k, sync=self.target.sync)
+        else:
+            for first in range(0, len(requests), batch_size):
+                decode_batch(requests[first : first + batch_size], self.target.model, self._batch_draft(), self.k)
+        return [request.generation() for request in requests]
+
+    def request(
+        self, prompt: Prompt, sampling: Sampling, on_step: OnStep | None = None, logprobs: bool = False
+    ) -> Request:
+        """A request of this decoder, checked against the context."""
+        check_prompt(prompt, sampling, self.target.facts.context)
+        return Request(
+            prompt=prompt,
+            sampling=sampling,
+            eos_ids=self.target.eos_ids if sampling.eos_ids is None else sampling.eos_ids,
+            tokenizer=self.target.tokenizer,
+            rule="rejection" if self.draft is None else self.draft.rule,
+            want_logprobs=logprobs,
+            on_step=on_step,
+        )
+
+    def _drafter(self, draft: DraftSpec | None) -> Callable[[], Drafter | None]:
+        """What makes a fresh drafter for each request; loads a second model now."""
+        if draft is None:
+            return lambda: None
+        # greedy_draft proposes the argmax; the other rules want proposals drawn from q.
+        sampled = draft.rule != "greedy_draft"
+        if draft.method == "lookup":
+            return lambda: lookup(draft)
+        if draft.method == "early_exit":
+            exit_layer = draft.layers or 0
+            early = EarlyExitDrafter(self.session, exit_layer, sampled=sampled)
+            return lambda: early
+        session = Session(self.target.draft_model(draft), keep="everything")
+        model = ModelDrafter(session, sampled=sampled, vocabulary=self.target.vocabulary)
+        return lambda: model
+
+    def _batch_draft(self) -> BatchDrafter | None:
+        draft = self.draft
+        if draft is None:
+            return None
+        if draft.method == "lookup":
+            return BatchLookup(lambda: lookup(draft))
+        return BatchChain(
+            self.target.model if draft.method == "early_exit" else self.target.draft_model(draft),
+            layers=draft.layers if draft.method == "early_exit" else None,
+            sampled=draft.rule != "greedy_draft",
+            vocabulary=self.target.vocabulary,
+        )
+
+
+def lookup(draft: DraftSpec) -> LookupDrafter:
+    """A lookup drafter: n-grams up to max_ngram, or the longest repeated suffix when it is 0."""
+    if draft.max_ngram == 0:
+        return LookupDrafter(SuffixIndex(draft.min_ngram))
+    return LookupDrafter(NgramIndex(draft.max_ngram, draft.min_ngram))
+
+
+def check_prompt(prompt: Prompt, sampling: Sampling, context: int | None) -> None:
+    """Refuse a prompt that is empty or does not fit.
+
+    Raises:
+        PromptError: says the lengths and what would fit.
+    """
+    if not prompt.ids:
+        raise PromptError(f"prompt {prompt.id!r} is empty: give it at least one token")
+    if context is None:
+        return
+    need = len(prompt.ids) + sampling.max_new_tokens
+    if need > context:
+        raise PromptError(
+            f"prompt {prompt.id!r} has {len(prompt.ids)} tokens and may grow by {sampling.max_new_tokens}; "
+            f"the model's context is {context}: shorten it, or set max_new_tokens to at most "
+            f"{max(0, context - len(prompt.ids))}"
+        )

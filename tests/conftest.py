@@ -1,0 +1,50 @@
+"""Shared fixtures: tiny model folders written once a session, and targets opened once."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+
+@pytest.fixture(scope="session")
+def one_thread() -> None:
+    """Tiny models run faster, and the same everywhere, on one thread."""
+    import torch
+
+    torch.set_num_threads(1)
+
+
+@pytest.fixture(scope="session")
+def folder_of(tmp_path_factory: pytest.TempPathFactory, one_thread: None) -> Callable[..., Path]:
+    """Folder of a tiny model: kind and seed of tiny_models.CONFIGS, and changes to its config."""
+    import tiny_models
+
+    made: dict[str, Path] = {}
+
+    def folder(kind: str, *, seed: int = 0, **changes: Any) -> Path:
+        key = repr((kind, seed, sorted(changes.items())))
+        if key not in made:
+            path = tmp_path_factory.mktemp("tiny") / f"{kind}-{seed}"
+            made[key] = tiny_models.save(path, tiny_models.make(kind, seed=seed, **changes))
+        return made[key]
+
+    return folder
+
+
+@pytest.fixture(scope="session")
+def target_of(folder_of: Callable[..., Path]) -> Callable[..., Any]:
+    """The opened target of a tiny model, float32 on the CPU; shared by all tests."""
+    from specq.engines.hf import HFEngine
+
+    opened: dict[Path, Any] = {}
+
+    def target(kind: str, **how: Any) -> Any:
+        folder = folder_of(kind, **how)
+        if folder not in opened:
+            opened[folder] = HFEngine(device="cpu").open(str(folder))
+        return opened[folder]
+
+    return target
