@@ -19,16 +19,15 @@ def one_thread() -> None:
 
 @pytest.fixture(scope="session")
 def folder_of(tmp_path_factory: pytest.TempPathFactory, one_thread: None) -> Callable[..., Path]:
-    """Folder of a tiny model: kind and seed of tiny_models.CONFIGS, and changes to its config."""
+    """Folder of a tiny model: the arguments of tiny_models.make."""
     import tiny_models
 
     made: dict[str, Path] = {}
 
-    def folder(kind: str, *, seed: int = 0, **changes: Any) -> Path:
-        key = repr((kind, seed, sorted(changes.items())))
+    def folder(kind: str, **how: Any) -> Path:
+        key = repr((kind, sorted(how.items())))
         if key not in made:
-            path = tmp_path_factory.mktemp("tiny") / f"{kind}-{seed}"
-            made[key] = tiny_models.save(path, tiny_models.make(kind, seed=seed, **changes))
+            made[key] = tiny_models.save(tmp_path_factory.mktemp("tiny") / kind, tiny_models.make(kind, **how))
         return made[key]
 
     return folder

@@ -74,15 +74,23 @@ CONFIGS: dict[str, tuple[str, dict[str, Any]]] = {
 DENSE = ("llama", "gpt2", "qwen2", "mistral")
 
 
-def make(kind: str, *, seed: int = 0, **changes: Any) -> transformers.PreTrainedModel:
-    """A random model of one kind of CONFIGS, in eval mode."""
+def make(kind: str, *, seed: int = 0, noise: float = 0.0, **changes: Any) -> transformers.PreTrainedModel:
+    """A random model of one kind of CONFIGS, in eval mode.
+
+    `noise` moves every weight by that share of its spread: a draft that is right some of the time.
+    """
     name, settings = CONFIGS[kind]
     config = getattr(transformers, name)(**{**settings, **changes})
     model = transformers.AutoModelForCausalLM.from_config(config, dtype=torch.float32)
-    generator = torch.Generator().manual_seed(1000 + seed)
+    generator = torch.Generator().manual_seed(1000 * list(CONFIGS).index(kind) + seed)
+    other = torch.Generator().manual_seed(1)
     for parameter in model.parameters():
-        if parameter.dim() >= 2:
-            parameter.data.normal_(0.0, parameter.shape[-1] ** -0.5, generator=generator)
+        # Norms and biases are moved too, so that a forgotten one shows.
+        wide = parameter.shape[-1] ** -0.5 if parameter.dim() >= 2 else 0.2
+        base = 0.0 if parameter.dim() >= 2 else parameter.data.clone()
+        parameter.data.normal_(0.0, wide, generator=generator).add_(base)
+        if noise:
+            parameter.data.add_(torch.empty_like(parameter.data).normal_(0.0, noise * wide, generator=other))
     model.get_output_embeddings().weight.data.mul_(3.0)
     model.get_input_embeddings().weight.data.mul_(3.0)
     return model.eval().requires_grad_(False)
@@ -131,8 +139,8 @@ def drafts(rule: str, k: int, model: str) -> dict[str, DraftSpec]:
     shared: dict[str, Any] = {"k": k, "rule": rule}
     return {
         "model": DraftSpec(method="model", model=model, **shared),
-        "ngram": DraftSpec(method="lookup", max_ngram=3, min_ngram=1, **shared),
-        "suffix": DraftSpec(method="lookup", max_ngram=0, min_ngram=1, **shared),
+        "ngram": DraftSpec(method="lookup", **shared),
+        "suffix": DraftSpec(method="lookup", match="suffix", **shared),
         "early_exit": DraftSpec(method="early_exit", layers=2, **shared),
     }
 

@@ -7,20 +7,21 @@ c * V + v + 1, so that a batch of texts is a batch of node numbers.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from functools import lru_cache
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 import torch
 from torch import Tensor
 
 from specq.core.types import RULES, Prompt, Rule, Sampling
+from specq.decoding.drafters import Drafter
 from specq.decoding.drafters.chain import ModelDrafter
 from specq.decoding.loop import decode
 from specq.decoding.request import Request
-from specq.decoding.sampling import Warper
+from specq.decoding.sampling import Streams, Warper
 
 PROMPT = (0, 1, 0)
 TEMPERATURES = (0.5, 1.0, 1.5)
@@ -36,7 +37,15 @@ SAMPLINGS = {
 CELLS: list[tuple[Rule, str]] = [(rule, name) for rule in RULES for name in SAMPLINGS]
 
 
-@dataclass(frozen=True, kw_only=True)
+def one_thread() -> Iterator[None]:
+    """For a module fixture: one thread, and what was before when the module is through."""
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)
+    yield
+    torch.set_num_threads(threads)
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
 class Toy:
     """Logits of the next token after each pair of tokens, [V, V, V] float32, of target and draft."""
 
@@ -48,7 +57,7 @@ class Toy:
         return self.target.shape[-1]
 
 
-def toy(words: int, *, order: int = 2, spread: float = 1.6, apart: float = 1.0, seed: int = 0) -> Toy:
+def toy(words: int, *, order: int = 2, spread: float = 1.0, apart: float = 1.0, seed: int = 1) -> Toy:
     """A random pair; the draft's logits are the target's plus noise of size `apart`."""
     rng = np.random.default_rng(seed)
     first = words if order == 2 else 1
@@ -104,10 +113,24 @@ class MemoWarper(Warper):
         self.known: dict[Any, Tensor] = {}
 
     def probs(self, ids: Sequence[int], logits: Tensor) -> Tensor:
-        key = (*ids, logits.numpy().tobytes())
+        return self._recall("probs", ids, logits)
+
+    def argmax(self, ids: Sequence[int], logits: Tensor) -> Tensor:
+        return self._recall("argmax", ids, logits)
+
+    def _recall(self, what: str, ids: Sequence[int], logits: Tensor) -> Tensor:
+        key = (what, *ids, logits.numpy().tobytes())
         if (found := self.known.get(key)) is None:
-            found = self.known[key] = super().probs(ids, logits)
+            found = self.known[key] = getattr(super(), what)(ids, logits)
         return found
+
+
+@dataclass(slots=True)
+class LightRequest(Request):
+    """A request that is handed its warper and its streams: making them costs as much as a short run."""
+
+    def __post_init__(self) -> None:
+        self.ids = list(self.prompt.ids)
 
 
 class Letters:
@@ -117,25 +140,20 @@ class Letters:
         return "".join(chr(ord("a") + i) for i in ids)
 
 
-def request(
-    sampling: Sampling, rule: Rule, *, prompt: Sequence[int] = PROMPT, eos: Sequence[int] = (), make: Any = Request
-) -> Request:
-    """A request for the loop; `make` takes its place where a test plants a bug."""
-    return make(
+def request(sampling: Sampling, rule: Rule, *, prompt: Sequence[int] = PROMPT, eos: Sequence[int] = ()) -> Request:
+    """A request as an engine makes it."""
+    return Request(
         prompt=Prompt(id="toy", ids=tuple(prompt)),
         sampling=sampling,
         eos_ids=tuple(eos),
-        tokenizer=Letters(),
+        tokenizer=cast(Any, Letters()),
         rule=rule,
     )
 
 
-def model_drafter(pair: Toy, rule: Rule) -> ModelDrafter:
-    """The draft as the engine would build it for the rule."""
-    return ModelDrafter(ToySession(pair.draft), sampled=rule != "greedy_draft", vocabulary=pair.words)
-
-
-Drafters = Callable[[Toy, Rule], Any]
+def model_drafter(pair: Toy, rule: Rule) -> Drafter:
+    """The draft as an engine builds it for the rule."""
+    return ModelDrafter(cast(Any, ToySession(pair.draft)), sampled=rule != "greedy_draft", vocabulary=pair.words)
 
 
 def runs(
@@ -145,21 +163,30 @@ def runs(
     k: int,
     count: int,
     *,
-    drafters: Drafters = model_drafter,
-    make: Any = Request,
+    drafter: Drafter | None,
+    target: Any = None,
+    make: Any = LightRequest,
+    warper: Any = MemoWarper,
+    streams: Any = Streams,
     eos: Sequence[int] = (),
-    prompt: Sequence[int] = PROMPT,
 ) -> list[Request]:
-    """`count` runs of the real loop with seeds 0, 1, ..."""
-    target, drafter = ToySession(pair.target), drafters(pair, rule)
-    warper = MemoWarper(sampling, prompt_tokens=len(prompt), eos_ids=eos)
+    """`count` runs of the real loop on one pair of sessions; the streams run on from one to the next."""
+    session = ToySession(pair.target) if target is None else target
+    shared = warper(sampling, prompt_tokens=len(PROMPT), eos_ids=eos), streams(sampling.seed)
+    prompt, letters = Prompt(id="toy", ids=PROMPT), Letters()
     out = []
-    for seed in range(count):
-        one = request(replace(sampling, seed=seed), rule, make=make, eos=eos, prompt=prompt)
-        one.warper = warper
-        decode(one, target, drafter, k)
+    for _ in range(count):
+        one = make(prompt=prompt, sampling=sampling, eos_ids=tuple(eos), tokenizer=letters, rule=rule)
+        one.warper, one.streams = shared
+        decode(one, session, drafter, k)
         out.append(one)
     return out
+
+
+def run(pair: Toy, one: Request, k: int) -> Request:
+    """Run one request through the real loop with the toy's own draft."""
+    decode(one, cast(Any, ToySession(pair.target)), model_drafter(pair, one.rule), k)
+    return one
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -178,6 +205,13 @@ class Tree:
     def child(self, node: Any, token: Any) -> Any:
         return node * self.words + token + 1
 
+    def first(self, depth: int) -> int:
+        """The first node whose text has `depth` tokens."""
+        return sum(self.words**i for i in range(depth))
+
+    def depth_of(self, node: int) -> int:
+        return next(d for d in range(self.depth + 1) if node < self.first(d + 1))
+
     def law(self, length: int) -> np.ndarray:
         """The target's law of the first `length` tokens, [V ** length], the first token slowest."""
         law, nodes = np.ones(1), np.zeros(1, dtype=int)
@@ -188,25 +222,15 @@ class Tree:
         return law / law.sum()
 
 
-@lru_cache(maxsize=64)
-def _tree(pair: Toy, sampling: Sampling, depth: int, warper: Any, draft_warper: Any) -> Tree:
-    words = pair.words
-    make = {"prompt_tokens": len(PROMPT), "eos_ids": ()}
-    target, draft = warper(sampling, **make), draft_warper(sampling, **make)
+@lru_cache(maxsize=32)
+def tree(pair: Toy, sampling: Sampling, depth: int) -> Tree:
+    """The tree of a toy under a sampling, with the code's own warping."""
+    warper = Warper(sampling, prompt_tokens=len(PROMPT), eos_ids=())
     texts: list[list[int]] = [list(PROMPT)]
     for text in texts:
         if len(text) - len(PROMPT) < depth - 1:
-            texts.extend([*text, v] for v in range(words))
-    rows = [(text, pair.target[text[-2], text[-1]][None], pair.draft[text[-2], text[-1]][None]) for text in texts]
-    return Tree(
-        words=words,
-        depth=depth,
-        p=torch.cat([target.probs(text, logits) for text, logits, _ in rows]),
-        q=torch.cat([draft.probs(text, logits) for text, _, logits in rows]),
-        best=torch.cat([draft.argmax(text, logits) for text, _, logits in rows]),
-    )
-
-
-def tree(pair: Toy, sampling: Sampling, depth: int, *, warper: Any = Warper, draft_warper: Any = Warper) -> Tree:
-    """The tree of a toy under a sampling, with the code's own warping."""
-    return _tree(pair, sampling, depth, warper, draft_warper)
+            texts.extend([*text, v] for v in range(pair.words))
+    p = [warper.probs(text, pair.target[text[-2], text[-1]][None]) for text in texts]
+    q = [warper.probs(text, pair.draft[text[-2], text[-1]][None]) for text in texts]
+    best = [warper.argmax(text, pair.draft[text[-2], text[-1]][None]) for text in texts]
+    return Tree(words=pair.words, depth=depth, p=torch.cat(p), q=torch.cat(q), best=torch.cat(best))

@@ -187,6 +187,8 @@ def test_what_this_version_cannot_do_is_refused_by_name(file: Path, override: st
         ('levers.new={kind="draft", method="model"}', "[levers.new] model is missing"),
         ('levers.new={kind="draft", method="early_exit"}', "layers is missing"),
         ('levers.new={kind="draft"}', '[levers.new] method is missing: give "model", "lookup", "early_exit"'),
+        ('levers.lookup.match="prefix"', "match"),
+        ('levers.lookup={kind="draft",method="lookup",match="suffix",max_ngram=3}', "max_ngram: match"),
         ("levers.lookup.min_ngram=9", "min_ngram = 9: allowed is 1 to max_ngram (3)"),
         ('levers.each={kind="draft", method="lookup"}', '"each" cannot name a lever'),
         ('levers."a b"={kind="draft", method="lookup"}', "cannot name a lever"),

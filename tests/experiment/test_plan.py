@@ -8,13 +8,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from plan_models import HIDDEN, INNER, WORDS, MakeModel
 
 from specq.core.errors import ModelError, PromptError, TokenizerMismatch, Unsupported
 from specq.engines.base import Capabilities
 from specq.experiment import config, plan
 from specq.experiment.schema import Experiment
-
-from .conftest import HIDDEN, INNER, WORDS, MakeModel
 
 EVERYTHING = Capabilities(
     rules=("rejection", "greedy_draft", "match", "block"),

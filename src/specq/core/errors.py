@@ -9,8 +9,8 @@ SpecqError                 exit 1
 |   +-- Unsupported                 an engine cannot do what an arm asks
 |   +-- RunFolderError              a results folder that is busy, changed or not a run
 +-- RunFailed              exit 1   something broke while running
-|   +-- NonFiniteLogits             a model returned NaN or infinite logits
-|   +-- DiskFull                    the results folder cannot be written
+|   +-- NonFiniteLogits    exit 2   a model returned NaN or infinite logits
+|   +-- DiskFull           exit 2   no space left where specq writes
 |   +-- Interrupted        exit 130 Ctrl-C or a request to stop
 +-- GateFailed             exit 3   a floor or an audit that the user asked for was not met
 
@@ -64,11 +64,15 @@ class RunFailed(SpecqError):
 
 
 class NonFiniteLogits(RunFailed):
-    """A model returned NaN, +inf or only -inf as logits."""
+    """A model returned NaN, +inf or only -inf as logits: its weights or its dtype must change."""
+
+    exit_code = 2
 
 
 class DiskFull(RunFailed):
-    """The results folder cannot be written."""
+    """No space is left on a disk that specq writes to; the caller can free some."""
+
+    exit_code = 2
 
 
 class Interrupted(RunFailed):

@@ -9,6 +9,7 @@ Rule = Literal["rejection", "greedy_draft", "match", "block"]
 RULES: tuple[Rule, ...] = ("rejection", "greedy_draft", "match", "block")
 Method = Literal["model", "lookup", "early_exit"]
 METHODS: tuple[Method, ...] = ("model", "lookup", "early_exit")
+Match = Literal["ngram", "suffix"]
 Finish = Literal["eos", "stop", "length"]
 
 
@@ -50,8 +51,9 @@ class DraftSpec:
     """A draft as data: every engine translates it into its own settings.
 
     `model` is a model reference (hub id, folder, GGUF file, built-in, or "self") for the method
-    `model`; `layers` is the exit layer of `early_exit`; `max_ngram` and `min_ngram` bound the
-    suffix lengths that `lookup` matches.
+    `model`; `layers` is the exit layer of `early_exit`; `match` says how `lookup` finds the earlier
+    place: by n-grams of `max_ngram` to `min_ngram` tokens (the most recent place wins), or by the
+    longest suffix that occurred before, of at least `min_ngram` tokens (the first place wins).
     """
 
     method: Method
@@ -60,6 +62,7 @@ class DraftSpec:
     model: str | None = None
     dtype: str | None = None
     layers: int | None = None
+    match: Match = "ngram"
     max_ngram: int = 3
     min_ngram: int = 1
 

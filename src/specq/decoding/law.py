@@ -13,6 +13,8 @@ y_1..y_n and then to emit y_(n+1) from the residual, over p(y), is prod r_i (1 -
 
 from __future__ import annotations
 
+import math
+
 import numpy as np
 
 from specq.core.types import Rule
@@ -33,7 +35,7 @@ def survival(rule: Rule, p: np.ndarray, q: np.ndarray, hit: np.ndarray, start: i
         [k + 1] float64, falling from 1.
     """
     out = np.ones(k + 1)
-    a = scale = 1.0
+    gain = 0.0
     for j in range(1, k + 1):
         t = start + j - 1
         if rule == "rejection":
@@ -43,10 +45,10 @@ def survival(rule: Rule, p: np.ndarray, q: np.ndarray, hit: np.ndarray, start: i
         elif rule == "match":
             out[j] = out[j - 1] * q[t]
         else:
-            ratio = p[t] / q[t] if q[t] > 0 else np.inf
-            scale *= ratio
-            a = min(a * ratio, 1.0)
-            out[j] = a / scale if np.isfinite(scale) else 0.0
+            # a_j over the product of p/q is the smaller of the same for j - 1 and the product of q/p.
+            # In logarithms: products of tiny numbers would end as 0 / 0.
+            gain += math.log(q[t]) - math.log(p[t]) if q[t] > 0 else -math.inf
+            out[j] = min(out[j - 1], math.exp(min(gain, 0.0)))
     return out
 
 

@@ -32,6 +32,7 @@ class RaggedSession:
             )
         self.model = model
         self.device = device_of(model)
+        self._rows = model.get_input_embeddings().weight.shape[0]
 
     def restart(self, rows: int) -> None:
         """Forget everything and begin with `rows` empty rows."""
@@ -48,7 +49,9 @@ class RaggedSession:
     def forward(self, tokens: Sequence[Sequence[int]]) -> list[Tensor]:
         """Feed each row its tokens (none is allowed); logits [r, V] for the r tokens of each row."""
         width = max(len(row) for row in tokens)
+        # As in Session: ids beyond a less padded draft's rows are read as its last row.
         batch = torch.tensor([[*row, *[0] * (width - len(row))] for row in tokens], device=self.device)
+        batch.clamp_(max=self._rows - 1)
         count = torch.tensor([len(row) for row in tokens], device=self.device)
         column = torch.arange(width, device=self.device)
         live = column < count[:, None]

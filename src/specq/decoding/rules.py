@@ -97,7 +97,7 @@ def block(p: Tensor, q: Tensor, x: Tensor, n: Tensor, u_accept: Tensor, u_token:
         else:
             inner = a[:, i]
         h[:, i] = torch.where(n == i, a[:, i], torch.where(n > i, inner, 0.0))
-    passed = torch.cat([torch.ones_like(x[:, :1], dtype=torch.bool), u_accept[:, :k] < h[:, 1:]], dim=1)
+    passed = torch.cat([torch.ones(rows, 1, dtype=torch.bool, device=x.device), u_accept[:, :k] < h[:, 1:]], dim=1)
     accepted = (passed * torch.arange(k + 1, device=x.device)).amax(dim=1)
     weight = torch.where(accepted < n, _at(a, accepted), 1.0)
     return Verified(accepted, draw(_residual(p, q, x, accepted, n, weight), u_token))

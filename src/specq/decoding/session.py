@@ -33,6 +33,7 @@ class Session:
         self.model = model
         self.keep = keep
         self.device = device_of(model)
+        self._rows = model.get_input_embeddings().weight.shape[0]
         self._last_only = {"logits_to_keep": 1} if takes(model, "logits_to_keep") else {}
         self.restart()
 
@@ -44,10 +45,13 @@ class Session:
     def forward(self, ids: Sequence[int], *, last_only: bool = False) -> Tensor:
         """Feed tokens after those that the cache holds.
 
+        An id beyond the model's rows is read as its last row: a draft with a less padded vocabulary
+        than the target's may be fed such a one, and stays exact whatever it makes of it.
+
         Returns:
             logits [R, V] in the model's dtype; R is 1 with last_only, else the number of tokens.
         """
-        batch = torch.tensor([ids], dtype=torch.long, device=self.device)
+        batch = torch.tensor([ids], dtype=torch.long, device=self.device).clamp_(max=self._rows - 1)
         extra = self._last_only if last_only else {}
         logits = self.model(input_ids=batch, past_key_values=self.cache, use_cache=True, **extra).logits[0]
         self.length += len(ids)

@@ -64,7 +64,7 @@ class HFDecoder:
         self, prompt: Prompt, sampling: Sampling, on_step: OnStep | None = None, logprobs: bool = False
     ) -> Request:
         """A request of this decoder, checked against the context."""
-        check_prompt(prompt, sampling, self.target.facts.context)
+        check_prompt(prompt, sampling, self.target.facts.context, self.target.vocabulary)
         return Request(
             prompt=prompt,
             sampling=sampling,
@@ -106,20 +106,26 @@ class HFDecoder:
 
 
 def lookup(draft: DraftSpec) -> LookupDrafter:
-    """A lookup drafter: n-grams up to max_ngram, or the longest repeated suffix when it is 0."""
-    if draft.max_ngram == 0:
+    """A lookup drafter by n-grams or by the longest repeated suffix."""
+    if draft.match == "suffix":
         return LookupDrafter(SuffixIndex(draft.min_ngram))
     return LookupDrafter(NgramIndex(draft.max_ngram, draft.min_ngram))
 
 
-def check_prompt(prompt: Prompt, sampling: Sampling, context: int | None) -> None:
-    """Refuse a prompt that is empty or does not fit.
+def check_prompt(prompt: Prompt, sampling: Sampling, context: int | None, vocabulary: int) -> None:
+    """Refuse a prompt that is empty, does not fit, or has ids that the model has no row for.
 
     Raises:
-        PromptError: says the lengths and what would fit.
+        PromptError: says the lengths or the id, and what would fit.
     """
     if not prompt.ids:
         raise PromptError(f"prompt {prompt.id!r} is empty: give it at least one token")
+    if not 0 <= min(prompt.ids) <= max(prompt.ids) < vocabulary:
+        wrong = next(i for i in prompt.ids if not 0 <= i < vocabulary)
+        raise PromptError(
+            f"prompt {prompt.id!r} has the token id {wrong}; the model knows 0 to {vocabulary - 1}: "
+            "encode it with the model's own tokenizer"
+        )
     if context is None:
         return
     need = len(prompt.ids) + sampling.max_new_tokens

@@ -6,16 +6,19 @@ from typing import Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
-from specq.core.types import METHODS, DraftSpec, Method, Rule
+from specq.core.types import METHODS, DraftSpec, Match, Method, Rule
 
 LATER_KINDS = ("quantize", "kv_cache", "model", "prompt", "prefix_cache", "batch", "engine")
 Dtype = Literal["auto", "float32", "bfloat16", "float16"]
 
-_LOOKUP_DEFAULTS = {"max_ngram": 3, "min_ngram": 1}
+_LOOKUP_DEFAULTS: dict[str, dict[str, Any]] = {
+    "ngram": {"match": "ngram", "max_ngram": 3, "min_ngram": 1},
+    "suffix": {"match": "suffix", "min_ngram": 1},
+}
 # The keys that only some methods read. A key that would be ignored is an error, for its author expects an effect.
 _METHOD_KEYS: dict[str, tuple[str, ...]] = {
     "model": ("model", "dtype"),
-    "lookup": ("max_ngram", "min_ngram"),
+    "lookup": ("match", "max_ngram", "min_ngram"),
     "early_exit": ("layers",),
 }
 _NEEDED = {"model": "model", "early_exit": "layers"}
@@ -41,7 +44,7 @@ class Lever(Table):
     """A draft: which method proposes, how many tokens a step (`k`), under which verification rule.
 
     `rule` defaults to greedy_draft for lookup, whose proposals carry no probabilities, and to
-    rejection for the rest. `max_ngram` and `min_ngram` are None unless the method is lookup.
+    rejection for the rest. `match`, `max_ngram` and `min_ngram` are None unless the method is lookup.
     """
 
     kind: Literal["draft"]
@@ -51,6 +54,7 @@ class Lever(Table):
     model: str | None = Field(default=None, min_length=1)
     dtype: Dtype | None = None
     layers: int | None = Field(default=None, ge=1)
+    match: Match | None = None
     max_ngram: int | None = Field(default=None, ge=1, le=64)
     min_ngram: int | None = Field(default=None, ge=1, le=64)
 
@@ -67,7 +71,8 @@ class Lever(Table):
         if filled.get("rule") is None:
             filled["rule"] = "greedy_draft" if method == "lookup" else "rejection"
         if method == "lookup":
-            filled.update({key: value for key, value in _LOOKUP_DEFAULTS.items() if filled.get(key) is None})
+            defaults = _LOOKUP_DEFAULTS.get(filled.get("match") or "ngram", {})
+            filled.update({key: value for key, value in defaults.items() if filled.get(key) is None})
         return filled
 
     @model_validator(mode="after")
@@ -79,6 +84,8 @@ class Lever(Table):
         needed = _NEEDED.get(self.method)
         if needed and getattr(self, needed) is None:
             raise ValueError(f'{needed} is missing: method = "{self.method}" needs it')
+        if self.match == "suffix" and self.max_ngram is not None:
+            raise ValueError('max_ngram: match = "suffix" has no longest length, allowed is min_ngram')
         if self.max_ngram is not None and self.min_ngram is not None and self.min_ngram > self.max_ngram:
             raise ValueError(f"min_ngram = {self.min_ngram}: allowed is 1 to max_ngram ({self.max_ngram})")
         return self
@@ -92,6 +99,7 @@ class Lever(Table):
             model=self.model,
             dtype=self.dtype,
             layers=self.layers,
-            max_ngram=self.max_ngram or _LOOKUP_DEFAULTS["max_ngram"],
-            min_ngram=self.min_ngram or _LOOKUP_DEFAULTS["min_ngram"],
+            match=self.match or "ngram",
+            max_ngram=self.max_ngram or 3,
+            min_ngram=self.min_ngram or 1,
         )

@@ -8,7 +8,7 @@ from dataclasses import replace
 
 from specq.core import hashes
 from specq.core.clock import now
-from specq.core.errors import Interrupted
+from specq.core.errors import Interrupted, SpecqError
 from specq.core.records import Canary, Done, Failed, Generated, LoadedModel, Machine, Note, Record
 from specq.core.types import DraftSpec, Generation, Prompt
 from specq.engines.base import Decoder
@@ -98,7 +98,9 @@ def _warm_up(job: Job, decoders: dict[str, Decoder]) -> None:
             raise Interrupted("stopped")
         try:
             decoder.generate([job.first_prompt], settings)
-        except Exception as error:  # noqa: BLE001 - an arm that cannot run must not take the others with it
+        except Exception as error:
+            if arm == FIRST and isinstance(error, SpecqError):
+                raise  # Without a baseline there is nothing to compare with.
             job.store.append(Note(process=job.process, text=f"warm-up of {arm} failed: {_say(error)}"))
 
 
