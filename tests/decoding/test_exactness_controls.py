@@ -8,9 +8,8 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-import test_exactness_known as known
-import test_rules as edges
 import toy
+import toy_known as known
 import toy_planted as planted
 from toy_checks import ALARM, CONTROL, drawn_accepted, drawn_law, loop_accepted, loop_law
 from toy_enumeration import by_code, text_law
@@ -64,20 +63,20 @@ def test_planted_acceptance_after_a_refusal_is_caught() -> None:
 
 @pytest.mark.parametrize("rule", ["rejection", "match", "block"])
 def test_planted_one_stream_for_all_draws_is_caught(rule: Rule) -> None:
-    assert drawn_law(AT, rule, uniforms=planted.one_uniform_for_all) < CONTROL
-    drafter = toy.model_drafter(PAIR, rule)
-    assert loop_law(PAIR, rule, PLAIN, drafter=drafter, streams=planted.OneStream) < CONTROL
-
-
-def test_planted_block_twins_are_caught() -> None:
     at = toy.tree(PAIR, PLAIN, 4)
-    law, rows = at.law(4), 12_000
-    right = planted.block_with(inner=True, weight=True)
-    assert text_law(at, by_code(at, "block", verify=rules.verify), 3, 4) == pytest.approx(law, abs=1e-6)
-    assert drawn_law(at, "block", k=3, length=4, rows=rows, verify=right) > ALARM
-    for inner, weight in ((False, True), (True, False)):
-        wrong = planted.block_with(inner=inner, weight=weight)
-        assert drawn_law(at, "block", k=3, length=4, rows=rows, verify=wrong) < CONTROL
+    assert drawn_accepted(at, rule, 3, uniforms=planted.one_uniform_for_all) < CONTROL
+    drafter = toy.model_drafter(PAIR, rule)
+    assert loop_law(PAIR, rule, PLAIN, drafter=drafter, fresh=True, streams=planted.OneStream) < CONTROL
+
+
+@pytest.mark.parametrize(("inner", "weight"), [(False, True), (True, False)], ids=["h-is-a", "residual-without-a"])
+def test_planted_block_twins_are_caught(inner: bool, weight: bool) -> None:
+    at = toy.tree(PAIR, PLAIN, 4)
+    right, wrong = planted.block_with(inner=True, weight=True), planted.block_with(inner=inner, weight=weight)
+    assert text_law(at, by_code(at, "block", verify=right), 3, 4) == pytest.approx(at.law(4), abs=1e-6)
+    assert text_law(at, by_code(at, "block", verify=wrong), 3, 4) != pytest.approx(at.law(4), abs=1e-3)
+    assert drawn_law(at, "block", k=3, length=4, verify=right) > ALARM
+    assert drawn_law(at, "block", k=3, length=4, verify=wrong) < CONTROL
 
 
 def test_planted_token_wise_criterion_in_block_is_caught() -> None:
@@ -93,10 +92,11 @@ def test_planted_token_wise_criterion_in_block_is_caught() -> None:
 @pytest.mark.parametrize("session", [planted.TrimsTooMany, planted.TrimsTooFew])
 def test_planted_wrong_trim_of_the_drafts_cache_is_caught(session: Any) -> None:
     # What is written stays right, whatever the draft's cache holds: the accepted lengths do not.
-    accepted, _ = loop_accepted(PAIR, "rejection", PLAIN, 3, count=150, drafter=drafting(session(PAIR.draft)))
+    close = toy.toy(4, apart=0.3)
+    accepted, _ = loop_accepted(close, "rejection", PLAIN, 3, count=150, drafter=drafting(session(close.draft)))
     assert accepted < CONTROL
     with pytest.raises(AssertionError):
-        known.self_draft_accepts_everything(drafting(session(PAIR.target)), refusals=True)
+        known.accepts_itself_after_refusals(session)
 
 
 @pytest.mark.parametrize("session", [planted.TrimsTooMany, planted.TrimsTooFew])
@@ -125,12 +125,12 @@ def test_planted_count_past_the_eos_is_caught_in_sampled_text() -> None:
 
 def test_planted_half_precision_is_caught() -> None:
     with pytest.raises(AssertionError):
-        edges.tiny_probabilities_keep_their_ratio(planted.verify_in_half_precision)
+        known.tiny_probabilities_keep_their_ratio(planted.verify_in_half_precision)
 
 
 def test_planted_acceptance_at_equality_is_caught() -> None:
     with pytest.raises(AssertionError):
-        edges.impossible_tokens_are_refused(planted.verify_accepting_at_equality)
+        known.impossible_tokens_are_refused(planted.verify_accepting_at_equality)
 
 
 def test_planted_last_wins_ties_are_caught() -> None:

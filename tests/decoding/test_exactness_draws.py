@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import numpy as np
 import pytest
 import toy
 from toy_checks import alarms, drawn_law, loop_law, separate
 
 from specq.core.types import RULES, Rule, Sampling
 from specq.decoding.drafters.lookup import LookupDrafter, NgramIndex, SuffixIndex
-from specq.stats.counts import g_test
 
 one_thread = pytest.fixture(autouse=True, scope="module")(toy.one_thread)
 
@@ -42,9 +40,7 @@ def test_the_loop_writes_the_targets_law_with_lookup_and_without_a_draft() -> No
         ("block", "T=1.5 penalty", SuffixIndex(1)),
     ]
     p_values = {
-        f"lookup {rule} {name}": loop_law(
-            PAIR, rule, toy.SAMPLINGS[name], count=1500, drafter=LookupDrafter(index)
-        )
+        f"lookup {rule} {name}": loop_law(PAIR, rule, toy.SAMPLINGS[name], count=1500, drafter=LookupDrafter(index))
         for rule, name, index in indexes
     }
     p_values |= {
@@ -68,12 +64,10 @@ def test_same_seed_same_tokens_whatever_ran_before(rule: Rule) -> None:
     assert len({tuple(ids) for ids in text([1, 2, 3]).values()}) == 3
 
 
-def test_consecutive_seeds_are_independent_runs() -> None:
-    # One fresh request a seed, as runs make them: the first two tokens over 1,500 seeds.
-    counts = np.zeros((4, 4))
-    for seed in range(1500):
-        one = toy.request(Sampling(temperature=1.0, max_new_tokens=2, seed=seed), "rejection")
-        toy.run(PAIR, one, 3)
-        counts[tuple(one.new_ids)] += 1
-    at = toy.tree(PAIR, Sampling(temperature=1.0), 2)
-    assert g_test(counts.ravel().tolist(), at.law(2).tolist()) > 1e-3
+def test_runs_with_streams_of_their_own_write_the_targets_law() -> None:
+    # As requests are made in earnest: consecutive seeds, and each run its own three streams.
+    p_values = {
+        rule: loop_law(PAIR, rule, toy.SAMPLINGS["T=1.0 none"], drafter=toy.model_drafter(PAIR, rule), fresh=True)
+        for rule in RULES
+    }
+    assert alarms(p_values) == []  # type: ignore[arg-type]

@@ -119,7 +119,8 @@ class MemoWarper(Warper):
         return self._recall("argmax", ids, logits)
 
     def _recall(self, what: str, ids: Sequence[int], logits: Tensor) -> Tensor:
-        key = (what, *ids, logits.numpy().tobytes())
+        # Without a penalty the tokens before do not matter.
+        key = (what, *(ids if self._before else ()), logits.numpy().tobytes())
         if (found := self.known.get(key)) is None:
             found = self.known[key] = getattr(super(), what)(ids, logits)
         return found
@@ -169,15 +170,19 @@ def runs(
     warper: Any = MemoWarper,
     streams: Any = Streams,
     eos: Sequence[int] = (),
+    fresh: bool = False,
 ) -> list[Request]:
-    """`count` runs of the real loop on one pair of sessions; the streams run on from one to the next."""
+    """`count` runs of the real loop on one pair of sessions.
+
+    The streams run on from one run to the next; with `fresh` each run has its own, with seeds 0, 1, ...
+    """
     session = ToySession(pair.target) if target is None else target
-    shared = warper(sampling, prompt_tokens=len(PROMPT), eos_ids=eos), streams(sampling.seed)
+    shared, chance = warper(sampling, prompt_tokens=len(PROMPT), eos_ids=eos), streams(sampling.seed)
     prompt, letters = Prompt(id="toy", ids=PROMPT), Letters()
     out = []
-    for _ in range(count):
+    for seed in range(count):
         one = make(prompt=prompt, sampling=sampling, eos_ids=tuple(eos), tokenizer=letters, rule=rule)
-        one.warper, one.streams = shared
+        one.warper, one.streams = shared, streams(seed) if fresh else chance
         decode(one, session, drafter, k)
         out.append(one)
     return out

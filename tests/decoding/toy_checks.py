@@ -13,8 +13,8 @@ from typing import Any
 
 import numpy as np
 import torch
-from toy import PROMPT, MemoWarper, Toy, Tree, model_drafter, runs, tree
 from torch import Tensor
+from toy import PROMPT, MemoWarper, Toy, Tree, model_drafter, runs, tree
 
 from specq.core.types import Rule, Sampling
 from specq.decoding import law, rules
@@ -39,6 +39,16 @@ def alarms(p_values: dict[str, float]) -> list[str]:
         for name, adjusted in zip(p_values, holm(list(p_values.values())), strict=True)
         if adjusted < ALARM
     ]
+
+
+def fits(counts: np.ndarray, law: np.ndarray) -> float:
+    """p-value of a G-test with all cells that expect fewer than 5 draws in one; an impossible draw gives 0."""
+    law = law / law.sum()
+    if counts[law == 0].any():
+        return 0.0
+    small = law * counts.sum() < 5
+    pooled = np.append(counts[~small], counts[small].sum()), np.append(law[~small], law[small].sum())
+    return g_test(pooled[0].tolist(), pooled[1].tolist())
 
 
 def separate(seed: int) -> Uniforms:
@@ -102,13 +112,13 @@ def drawn_law(at: Tree, rule: Rule, *, k: int = 2, length: int = 3, rows: int = 
     """Texts that the batched rules write against the target's law."""
     nodes, _ = batched(at, rule, k, length, rows, **pieces)
     cells = at.words**length
-    return g_test(np.bincount((nodes - at.first(length)).numpy(), minlength=cells).tolist(), at.law(length).tolist())
+    return fits(np.bincount((nodes - at.first(length)).numpy(), minlength=cells), at.law(length))
 
 
 def drawn_accepted(at: Tree, rule: Rule, k: int, *, rows: int = 100_000, **pieces: Any) -> float:
     """Accepted lengths of a first step of k proposals against the closed form, summed over all texts."""
     _, first = batched(at, rule, k, k + 1, rows, **pieces)
-    return g_test(np.bincount(first.numpy(), minlength=k + 1).tolist(), accepted_law(at, rule, k).tolist())
+    return fits(np.bincount(first.numpy(), minlength=k + 1), accepted_law(at, rule, k))
 
 
 def accepted_law(at: Tree, rule: Rule, k: int) -> np.ndarray:
@@ -131,17 +141,28 @@ def along(at: Tree, text: Sequence[int]) -> tuple[np.ndarray, np.ndarray, np.nda
 
 
 def loop_law(
-    pair: Toy, rule: Rule, sampling: Sampling, *, k: int = 2, count: int = 2000, drafter: Drafter | None, **pieces: Any
+    pair: Toy,
+    rule: Rule,
+    sampling: Sampling,
+    *,
+    k: int = 2,
+    count: int = 2000,
+    drafter: Drafter | None,
+    fresh: bool = False,
+    **pieces: Any,
 ) -> float:
-    """Tokens 2 to 4 that the real loop writes against the target's law; token 1 comes from the prefill."""
-    done = runs(pair, rule, replace(sampling, max_new_tokens=4), k, count, drafter=drafter, **pieces)
+    """Three tokens that the real loop writes against the target's law.
+
+    Tokens 2 to 4, since the prefill gives token 1; tokens 1 to 3 where each run has `fresh` streams.
+    """
+    done = runs(pair, rule, replace(sampling, max_new_tokens=4), k, count, drafter=drafter, fresh=fresh, **pieces)
     words = pair.words
     counts = np.zeros((words, words, words))
     for one in done:
         bookkeeping(one)
-        counts[tuple(one.new_ids[1:])] += 1
-    expected = tree(pair, sampling, 4).law(4).reshape(words, -1).sum(axis=0)
-    return g_test(counts.ravel().tolist(), expected.tolist())
+        counts[tuple(one.new_ids[:3] if fresh else one.new_ids[1:])] += 1
+    at = tree(pair, sampling, 4)
+    return fits(counts.ravel(), at.law(3) if fresh else at.law(4).reshape(words, -1).sum(axis=0))
 
 
 def bookkeeping(one: Request) -> None:
@@ -164,7 +185,7 @@ def loop_accepted(
     sampling: Sampling,
     k: int,
     *,
-    tokens: int = 24,
+    tokens: int = 20,
     count: int = 60,
     drafter: Drafter | None = None,
     eos: Sequence[int] = (),

@@ -14,8 +14,8 @@ from typing import Any
 
 import numpy as np
 import torch
-from toy import Tree
 from torch import Tensor
+from toy import Tree
 
 from specq.core.types import Rule
 from specq.decoding import rules
@@ -94,10 +94,7 @@ def by_definition(tree: Tree, rule: Rule, *, fixed: Callable[[int], int] | None 
             for i in range(n, -1, -1):
                 rest = np.maximum(a[i] * p[nodes[i]] - q[nodes[i]], 0.0) if i < n else p[nodes[i]]
                 total = rest.sum()
-                if i in (0, n):
-                    h = a[i]
-                else:
-                    h = total / (total + 1 - a[i]) if total + 1 - a[i] > 0 else 1.0
+                h = a[i] if i in (0, n) else total / (total + 1 - a[i]) if total + 1 - a[i] > 0 else 1.0
                 law = rest / total if total > 0 else p[nodes[i]]
                 out += [(i, tree.child(nodes[i], v), drawn * above * h * law[v]) for v in range(tree.words)]
                 above *= 1 - h

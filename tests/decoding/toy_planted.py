@@ -7,8 +7,8 @@ from typing import Any
 
 import numpy as np
 import torch
-from toy import PROMPT, LightRequest, Toy, ToySession, Tree
 from torch import Tensor
+from toy import PROMPT, LightRequest, Toy, ToySession, Tree
 
 from specq.core.types import Rule, Sampling
 from specq.decoding import rules
@@ -62,27 +62,26 @@ def block_with(*, inner: bool, weight: bool) -> Any:
     inner false: h_i is a_i at inner positions too. weight false: the residual is max(p - q, 0).
     """
 
-    def verify(
-        rule: Rule, p: Tensor, q: Tensor, x: Tensor, n: Tensor, u_accept: Tensor, u_token: Tensor
-    ) -> Verified:
-        rows, token = [], []
-        for b in range(len(x)):
-            a, stands = [1.0], 0
-            for i in range(int(n[b])):
-                a.append(min(a[-1] * float(p[b, i, x[b, i]]) / float(q[b, i, x[b, i]]), 1.0))
-            for i in range(1, int(n[b]) + 1):
-                h = a[i]
-                if inner and i < int(n[b]):
-                    mass = float((a[i] * p[b, i] - q[b, i]).clamp(min=0).sum())
-                    h = mass / (mass + 1 - a[i]) if mass + 1 - a[i] > 0 else 1.0
-                if float(u_accept[b, i - 1]) < h:
-                    stands = i
-            rest = p[b, stands]
-            if stands < int(n[b]):
-                rest = ((a[stands] if weight else 1.0) * rest - q[b, stands]).clamp(min=0)
-            rows.append(stands)
-            token.append(int(draw(rest, u_token[b])))
-        return Verified(torch.tensor(rows), torch.tensor(token))
+    def verify(rule: Rule, p: Tensor, q: Tensor, x: Tensor, n: Tensor, u_accept: Tensor, u_token: Tensor) -> Verified:
+        a, stands = torch.ones(len(x)), torch.zeros(len(x), dtype=torch.long)
+        rest = p[:, 0].clone()
+        for i in range(x.shape[1] + 1):
+            if i:
+                here = x[:, i - 1, None]
+                ratio = (p[:, i - 1].gather(1, here) / q[:, i - 1].gather(1, here)).squeeze(1)
+                a = torch.where(i <= n, (a * ratio).clamp(max=1.0), a)
+            last = n == i
+            left = p[:, i].clone()
+            if i < x.shape[1]:
+                left = torch.where(last[:, None], left, (a[:, None] * p[:, i] - q[:, i]).clamp(min=0))
+            mass = left.sum(dim=1)
+            h = torch.where(last | (not inner) | (mass + 1 - a <= 0), a, mass / (mass + 1 - a))
+            passed = (i <= n) & (u_accept[:, i - 1] < h) if i else torch.ones_like(last)
+            if not weight and i < x.shape[1]:
+                left = torch.where(last[:, None], left, (p[:, i] - q[:, i]).clamp(min=0))
+            stands = torch.where(passed, i, stands)
+            rest = torch.where(passed[:, None], left, rest)
+        return Verified(stands, draw(rest, u_token))
 
     return verify
 

@@ -66,18 +66,24 @@ class HFEngine:
         """The model in eval mode, packed where that pays, and the bytes of its weights as loaded."""
         placed: dict[str, Any] = {"device_map": self.device_map} if self.device_map else {}
         try:
-            model = AutoModelForCausalLM.from_pretrained(
+            model, info = AutoModelForCausalLM.from_pretrained(
                 resolved.folder,
                 dtype=DTYPES.get(dtype, "auto"),
                 attn_implementation=self.attention,
                 local_files_only=True,
                 trust_remote_code=False,
                 use_safetensors=True,
+                output_loading_info=True,
                 **placed,
             )
         except (OSError, ValueError, ImportError, RuntimeError) as error:
             first = str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__
             raise ModelError(f"transformers cannot load {resolved.name}: {first}") from error
+        if missing := sorted(info["missing_keys"]):
+            raise ModelError(
+                f"{resolved.name} lacks {len(missing)} of the weights its config asks for (first: {missing[0]}); "
+                "transformers would make them up at random: get the whole checkpoint"
+            )
         model.eval().requires_grad_(False)
         if not self.device_map:
             torch.nn.Module.to(model, self.device)
