@@ -30,8 +30,6 @@ from specq.run.schedule import turns
 LAYERS, EARLY_K, LOOKUP_K, NGRAM, SAMPLED_K = 25, 2, 4, 3, 4
 EARLY = DraftSpec(method="early_exit", layers=LAYERS, k=EARLY_K)
 LOOKUP = DraftSpec(method="lookup", k=LOOKUP_K, rule="greedy_draft", max_ngram=NGRAM, min_ngram=1)
-
-
 Arm = Callable[[Prompt], Timed]
 
 

@@ -130,14 +130,18 @@ def doctor() -> dict[str, Any]:
 
 
 def fetch_model(name: str = "smollm2-135m", *, progress: Callable[[str], None] | None = None) -> Path:
-    """Fetch a built-in model into the cache if it is not there, and return its folder.
+    """Bring a model into the cache if it is not there, check it, and return its folder.
+
+    `name` is a built-in with or without its prefix, a hub id, or a GGUF file to convert.
 
     Raises:
-        ModelError: no such built-in, or no network. DiskFull: no space.
+        ModelError: no such model, one that cannot be used, or no network. DiskFull: no space.
     """
-    from specq.models import fetch
+    from specq.models import fetch, refs
 
-    return fetch.fetch(name, progress=progress)
+    if name.removeprefix(fetch.PREFIX) in fetch.BUILTINS:
+        return fetch.fetch(name, progress=progress)
+    return refs.resolve(name).folder
 
 
 def list_models() -> list[dict[str, Any]]:
@@ -168,8 +172,9 @@ def model_facts(name: str, *, revision: str | None = None) -> dict[str, Any]:
     from specq.run.provenance import tidy
 
     found = facts.facts(refs.resolve(name, revision=revision))
+    shown = {key: value for key, value in asdict(found).items() if not key.endswith("_elements")}
     return {
-        **asdict(found),
+        **shown,
         "folder": tidy(found.folder),
         "bytes_per_token": found.bytes_per_token(),
         "cache_bytes_per_token": found.cache_bytes_per_token(),

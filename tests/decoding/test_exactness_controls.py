@@ -92,8 +92,8 @@ def test_planted_token_wise_criterion_in_block_is_caught() -> None:
 @pytest.mark.parametrize("session", [planted.TrimsTooMany, planted.TrimsTooFew])
 def test_planted_wrong_trim_of_the_drafts_cache_is_caught(session: Any) -> None:
     # What is written stays right, whatever the draft's cache holds: the accepted lengths do not.
-    close = toy.toy(4, apart=0.3)
-    accepted, _ = loop_accepted(close, "rejection", PLAIN, 3, count=150, drafter=drafting(session(close.draft)))
+    pair = toy.toy(4, spread=2.5, apart=0.8)
+    accepted, _ = loop_accepted(pair, "rejection", PLAIN, 3, count=200, drafter=drafting(session(pair.draft)))
     assert accepted < CONTROL
     with pytest.raises(AssertionError):
         known.accepts_itself_after_refusals(session)

@@ -143,9 +143,11 @@ def version() -> None:
 
 @models.command("fetch")
 def models_fetch(
-    name: Annotated[str, typer.Argument(metavar="[NAME]", help="A built-in model.")] = "smollm2-135m",
+    name: Annotated[
+        str, typer.Argument(metavar="NAME", help="A built-in model, a hub id or a GGUF file.")
+    ] = "smollm2-135m",
 ) -> None:
-    """Fetch a built-in model into the cache, once."""
+    """Bring a model into the cache, once."""
     from specq import api
     from specq.cli import output
 
@@ -168,7 +170,7 @@ def models_ls(json: Json = False) -> None:
 @models.command("facts")
 def models_facts(
     name: Annotated[str, typer.Argument(metavar="NAME", help="Hub id, folder, GGUF file or built-in.")],
-    revision: Annotated[str | None, typer.Option("--revision", help="Commit of a hub id.")] = None,
+    revision: Annotated[str | None, typer.Option("--revision", help="Commit, branch or tag of a hub id.")] = None,
     json: Json = False,
 ) -> None:
     """A model in numbers, from its config and headers."""

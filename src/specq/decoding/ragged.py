@@ -16,7 +16,7 @@ from torch import Tensor
 from transformers import DynamicCache, PreTrainedModel
 
 from specq.core.errors import Unsupported
-from specq.decoding.session import device_of, new_cache, takes
+from specq.decoding.session import embedding, new_cache, takes
 
 
 class RaggedSession:
@@ -31,8 +31,8 @@ class RaggedSession:
                 "of a ragged batch: decode with batch_size 1"
             )
         self.model = model
-        self.device = device_of(model)
-        self._rows = model.get_input_embeddings().weight.shape[0]
+        weight = embedding(model)
+        self.device, self._rows = weight.device, weight.shape[0]
 
     def restart(self, rows: int) -> None:
         """Forget everything and begin with `rows` empty rows."""

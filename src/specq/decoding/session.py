@@ -32,8 +32,8 @@ class Session:
     def __init__(self, model: PreTrainedModel, *, keep: Keep = "window") -> None:
         self.model = model
         self.keep = keep
-        self.device = device_of(model)
-        self._rows = model.get_input_embeddings().weight.shape[0]
+        weight = embedding(model)
+        self.device, self._rows = weight.device, weight.shape[0]
         self._last_only = {"logits_to_keep": 1} if takes(model, "logits_to_keep") else {}
         self.restart()
 
@@ -73,11 +73,11 @@ def new_cache(model: PreTrainedModel, keep: Keep) -> DynamicCache:
     return cache
 
 
-def device_of(model: PreTrainedModel) -> torch.device:
-    """Where token ids must be fed: the device of the input embedding, also under a device map."""
+def embedding(model: PreTrainedModel) -> Tensor:
+    """The input embedding's weight; token ids are fed to its device, also under a device map."""
     weight = model.get_input_embeddings().weight
     assert isinstance(weight, Tensor)
-    return weight.device
+    return weight
 
 
 def takes(model: PreTrainedModel, argument: str) -> bool:

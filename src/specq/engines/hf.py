@@ -66,7 +66,7 @@ class HFEngine:
         """The model in eval mode, packed where that pays, and the bytes of its weights as loaded."""
         placed: dict[str, Any] = {"device_map": self.device_map} if self.device_map else {}
         try:
-            model, info = AutoModelForCausalLM.from_pretrained(
+            loaded: Any = AutoModelForCausalLM.from_pretrained(
                 resolved.folder,
                 dtype=DTYPES.get(dtype, "auto"),
                 attn_implementation=self.attention,
@@ -79,6 +79,7 @@ class HFEngine:
         except (OSError, ValueError, ImportError, RuntimeError) as error:
             first = str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__
             raise ModelError(f"transformers cannot load {resolved.name}: {first}") from error
+        model, info = loaded
         if missing := sorted(info["missing_keys"]):
             raise ModelError(
                 f"{resolved.name} lacks {len(missing)} of the weights its config asks for (first: {missing[0]}); "

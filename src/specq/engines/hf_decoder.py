@@ -57,7 +57,13 @@ class HFDecoder:
                 decode(request, self.session, self.drafter(), self.k, sync=self.target.sync)
         else:
             for first in range(0, len(requests), batch_size):
-                decode_batch(requests[first : first + batch_size], self.target.model, self._batch_draft(), self.k)
+                decode_batch(
+                    requests[first : first + batch_size],
+                    self.target.model,
+                    self._batch_draft(),
+                    self.k,
+                    sync=self.target.sync,
+                )
         return [request.generation() for request in requests]
 
     def request(

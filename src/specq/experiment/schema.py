@@ -123,7 +123,7 @@ class Objective(Table):
 
 
 class Floor(Table):
-    """What will not be given up: worse by at most `quality` on each eval, latency and memory ceilings."""
+    """What will not be given up: latency and memory ceilings; `quality` is refused in this version."""
 
     quality: dict[str, float] = Field(default_factory=dict)
     ttft_s_p95: float | None = Field(default=None, gt=0)
@@ -132,9 +132,9 @@ class Floor(Table):
     @field_validator("quality")
     @classmethod
     def _margins(cls, quality: dict[str, float]) -> dict[str, float]:
-        for name, margin in quality.items():
-            if not 0 <= margin <= 1:
-                raise ValueError(f"quality.{name} = {margin}: allowed is 0 to 1")
+        # A floor that nothing is held against would read as one that was kept.
+        if quality:
+            raise ValueError("quality: floors on quality are not in this version, allowed is ttft_s_p95 and peak_bytes")
         return quality
 
     @field_validator("peak_bytes", mode="before")

@@ -41,7 +41,12 @@ def sections(report: Report) -> tuple[Section, ...]:
         _strata(report.arms),
         _cost(report.arms),
         _audit(report),
-        Section(title="Verdicts", lines=tuple(arm.verdict.sentence for arm in report.arms if arm.verdict is not None)),
+        Section(
+            title="Verdicts",
+            lines=tuple(
+                f"{arm.verdict.kind}: {arm.verdict.sentence}" for arm in report.arms if arm.verdict is not None
+            ),
+        ),
         Section(title="Recommendation", lines=(report.recommendation,)),
         Section(title="Notes", lines=report.notes),
     )
@@ -133,8 +138,9 @@ def _draft(arms: Sequence[ArmReport]) -> Section:
         first, *others = (ratio(_get(arm, name).value) for name in names)
         return (arm.label, first, interval(tokens), *others)
 
-    columns = ("arm", "tokens_per_step", "95 % interval", "draft_acceptance", "target rows/token", "draft tokens/token")
-    return _table("Draft", columns, map(row, arms))
+    columns = ("arm", "tokens_per_step", "95 % interval", "draft_acceptance", "rows/token", "drafted/token")
+    lines = ("rows/token: target rows computed for each token emitted; drafted/token: tokens proposed for each.",)
+    return _table("Draft", columns, map(row, arms), lines)
 
 
 def _positions(arms: Sequence[ArmReport]) -> Section:

@@ -14,6 +14,7 @@ from specq.stats.counts import holm
 from specq.stats.intervals import Interval, SpeedUp, more_prompts
 
 PROCESSES_FOR_A_VERDICT = 3
+PROMPTS_FOR_A_FORECAST = 6
 HOLM_P = 0.05
 Kind = Literal["keep", "reject", "undecided", "invalid"]
 
@@ -124,7 +125,9 @@ def _decide(
         reasons.append(
             "no number of prompts in reach would settle it at this spread"
             if needed is None
-            else f"about {needed} more prompts at this spread would settle it"
+            else f"{found.n} prompts are too few to say how many would settle it"
+            if found.n < PROMPTS_FOR_A_FORECAST
+            else f"about {needed} more prompt{'s' if needed != 1 else ''} at this spread would settle it"
         )
     broken, unknown = _floor(case, floor)
     if broken:

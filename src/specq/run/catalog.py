@@ -57,5 +57,5 @@ def find_run(given: str | Path, out: Path) -> Path:
     if str(given) in known:
         return known[str(given)]
     raise RunFolderError(
-        f"no run {str(given)!r}{nearest(str(given), known)} To see the runs under {out} type: specq ls"
+        f"no run {str(given)!r} under {out}{nearest(str(given), known)}; to see the runs there type: specq ls"
     )

@@ -93,11 +93,15 @@ def _warm_up(job: Job, decoders: dict[str, Decoder]) -> None:
     settings = replace(
         job.sampling(job.first_prompt.id, 0), max_new_tokens=WARM_UP_TOKENS, min_new_tokens=0, ignore_eos=True
     )
+    # Every prompt's length is a shape of its own for the prefill, which all arms share.
+    shapes = {len(prompt.ids): prompt for prompt in job.prompts.values()}
     for arm, decoder in decoders.items():
         if job.progress.should_stop():
             raise Interrupted("stopped")
         try:
             decoder.generate([job.first_prompt], settings)
+            if arm == FIRST:
+                decoder.generate(list(shapes.values()), replace(settings, max_new_tokens=1))
         except Exception as error:
             if arm == FIRST and isinstance(error, SpecqError):
                 raise  # Without a baseline there is nothing to compare with.

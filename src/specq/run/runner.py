@@ -136,7 +136,7 @@ def run_info(experiment: Experiment, plan: Plan) -> dict[str, Any]:
         "data": inputs.data(experiment),
         "provenance": provenance.collect(),
         "model_notes": list(of_target),
-        "notes": [note for note in plan.notes if note not in of_target],
+        "notes": [note for note in plan.notes if note.removeprefix(f"{experiment.target.model}: ") not in of_target],
     }
 
 

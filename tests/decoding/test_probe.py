@@ -1,0 +1,144 @@
+"""The probe that decides before weights load whether a cache can be rolled back."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+import torch
+
+import tiny_models as tiny
+from specq.core.errors import Unsupported
+from specq.decoding import probe, session
+
+pytestmark = pytest.mark.usefixtures("one_thread")
+
+
+@pytest.mark.parametrize("drafting", [False, True])
+@pytest.mark.parametrize("kind", [*tiny.DENSE, "window"])
+def test_a_sound_architecture_is_refused(folder_of, kind, drafting):
+    probe.check_rollback(folder_of(kind), drafting=drafting)
+
+
+@pytest.mark.parametrize("drafting", [False, True])
+def test_a_recurrent_hybrid_passes(folder_of, drafting):
+    with pytest.raises(Unsupported, match=r"^Qwen3NextForCausalLM: .*run it without a draft"):
+        probe.check_rollback(folder_of("hybrid"), drafting=drafting)
+
+
+def test_only_a_folder_with_weights_is_probed(tmp_path):
+    """The verdict needs config.json alone, so that it comes before any weight is loaded."""
+    name, settings = tiny.CONFIGS["hybrid"]
+    config = getattr(__import__("transformers"), name)(**settings)
+    config.architectures = ["Qwen3NextForCausalLM"]
+    config.save_pretrained(tmp_path)
+    assert [path.name for path in tmp_path.iterdir()] == ["config.json"]
+    with pytest.raises(Unsupported, match="Qwen3NextForCausalLM"):
+        probe.check_rollback(tmp_path, drafting=False)
+
+
+@pytest.mark.parametrize("kind", ["mamba", "falcon_mamba", "rwkv", "jamba"])
+def test_a_recurrent_model_passes_or_breaks_the_probe(tmp_path, kind):
+    """States of every make are refused in one line that names the architecture."""
+    from transformers import CONFIG_MAPPING
+
+    config = CONFIG_MAPPING[kind](vocab_size=tiny.V, hidden_size=32, num_hidden_layers=2)
+    config.architectures = [f"{kind.title()}ForCausalLM"]
+    (tmp_path / "config.json").write_text(json.dumps(config.to_dict(), default=str))
+    with pytest.raises(Unsupported, match=rf"^{kind.title()}ForCausalLM: [^\n]+$"):
+        probe.check_rollback(tmp_path, drafting=False)
+
+
+def test_the_shrunken_copy_has_lost_a_kind_of_layer(folder_of):
+    from transformers import AutoConfig
+
+    small = probe.shrink(AutoConfig.from_pretrained(folder_of("hybrid")))
+    assert set(small.layer_types) == {"linear_attention", "full_attention"}
+    assert len(small.layer_types) == small.num_hidden_layers == 3
+    window = probe.shrink(AutoConfig.from_pretrained(folder_of("window")))
+    # The probe's text is longer than this, so the window is reached.
+    assert window.sliding_window <= 7
+
+
+class OneTooMany(session.Session):
+    def rollback(self, tokens):
+        self.cache.crop(-(tokens + 1) if tokens else 0)
+        self.length -= tokens
+
+
+class OneTooFew(session.Session):
+    def rollback(self, tokens):
+        self.cache.crop(-max(0, tokens - 1))
+        self.length -= tokens
+
+
+class PositiveCount(session.Session):
+    """The count is taken for a length, as an older crop would read it."""
+
+    def rollback(self, tokens):
+        if tokens or self.keep == "window":
+            self.cache.crop(tokens)
+        self.length -= tokens
+
+
+class NoCropOfNothing(session.Session):
+    def rollback(self, tokens):
+        if tokens:
+            self.cache.crop(-tokens)
+        self.length -= tokens
+
+
+class NoCropAtAll(session.Session):
+    def rollback(self, tokens):
+        self.length -= tokens
+
+
+class NoRecording(session.Session):
+    """Windows that drop what a rollback would need."""
+
+    def restart(self):
+        super().restart()
+        if self.keep == "window":
+            self.cache = session.DynamicCache(config=self.model.config)
+
+
+class WindowWhileDrafting(session.Session):
+    """A draft whose windows are kept for one forward only, though several are rolled back at once."""
+
+    def restart(self):
+        self.cache = session.new_cache(self.model, "window")
+        self.length = 0
+
+
+def detected(monkeypatch, planted, kind, keep):
+    """Whether the probe sees a planted fault: a logit that is off, or a crash."""
+    model = probe.tiny(tiny.make(kind).config)
+    assert probe.rollback_error(model, keep) < probe.TOLERANCE
+    monkeypatch.setattr(probe, "Session", planted)
+    try:
+        return probe.rollback_error(model, keep) > probe.TOLERANCE
+    except (RuntimeError, ValueError, IndexError):
+        return True
+
+
+@pytest.mark.parametrize("planted", [OneTooMany, OneTooFew, PositiveCount, NoCropAtAll])
+@pytest.mark.parametrize("keep", ["window", "everything"])
+@pytest.mark.parametrize("kind", [*tiny.DENSE, "window"])
+def test_a_planted_crop_passes_the_probe(monkeypatch, kind, keep, planted):
+    assert detected(monkeypatch, planted, kind, keep)
+
+
+@pytest.mark.parametrize(
+    ("planted", "keep"),
+    [(NoCropOfNothing, "window"), (NoRecording, "window"), (WindowWhileDrafting, "everything")],
+    ids=["no-crop-of-nothing", "no-recording", "window-while-drafting"],
+)
+def test_a_planted_window_passes_the_probe(monkeypatch, planted, keep):
+    assert detected(monkeypatch, planted, "window", keep)
+
+
+@torch.inference_mode()
+def test_the_probe_leaves_the_global_chance_changed():
+    before = torch.get_rng_state()
+    probe.tiny(tiny.make("llama").config)
+    assert torch.equal(torch.get_rng_state(), before)
