@@ -29,11 +29,15 @@ def faults(folder: Path, *, docstrings: bool) -> list[str]:
 
 
 def swallows(handler: ast.ExceptHandler) -> bool:
-    """Whether it catches everything and raises nothing."""
+    """Whether it catches everything and does nothing with it."""
     broad = handler.type is None or (
         isinstance(handler.type, ast.Name) and handler.type.id in ("Exception", "BaseException")
     )
-    return broad and all(isinstance(line, ast.Pass | ast.Continue | ast.Return) for line in handler.body)
+    idle = (ast.Pass, ast.Continue, ast.Break)
+    return broad and all(
+        isinstance(line, idle) or (isinstance(line, ast.Return) and not isinstance(line.value, ast.Call))
+        for line in handler.body
+    )
 
 
 def undocumented(tree: ast.Module) -> list[ast.FunctionDef | ast.ClassDef]:

@@ -137,8 +137,8 @@ def test_a_planted_window_passes_the_probe(monkeypatch, planted, keep):
     assert detected(monkeypatch, planted, "window", keep)
 
 
-@torch.inference_mode()
 def test_the_probe_leaves_the_global_chance_changed():
+    torch.manual_seed(1234)
     before = torch.get_rng_state()
     probe.tiny(tiny.make("llama").config)
     assert torch.equal(torch.get_rng_state(), before)

@@ -91,8 +91,8 @@ def _kinds(config: PreTrainedConfig) -> list[str]:
 def tiny(config: PreTrainedConfig, *, seed: int = 0) -> PreTrainedModel:
     """A small random model with the same kinds of layers, float32, eager enough for any CPU."""
     small = shrink(config)
-    torch.manual_seed(seed)
     with torch.random.fork_rng():
+        torch.manual_seed(seed)
         model = AutoModelForCausalLM.from_config(small, dtype=torch.float32, trust_remote_code=False)
         generator = torch.Generator().manual_seed(seed)
         for parameter in model.parameters():
