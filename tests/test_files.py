@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import re
 from pathlib import Path
 
 import pytest
@@ -74,3 +75,12 @@ def test_planted_faults_are_not_seen(tmp_path: Path) -> None:
         "bare.py:11: m has no docstring",
         "long.py: 301 lines, allowed are 300: it is two things",
     ]
+
+
+def test_the_list_of_faults_names_a_test_that_is_gone() -> None:
+    written = {
+        name for path in (ROOT / "tests").rglob("*.py") for name in re.findall(r"def (test_\w+)", path.read_text())
+    }
+    named = set(re.findall(r"`(test_\w+)`", (ROOT / "tests" / "README.md").read_text()))
+    assert len(named) > 40
+    assert named - written == set()

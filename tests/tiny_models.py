@@ -53,6 +53,7 @@ CONFIGS: dict[str, tuple[str, dict[str, Any]]] = {
             "pad_token_id": 3,
         },
     ),
+    "conv": ("Lfm2Config", {**_ROPE, "layer_types": ["conv", "conv", "full_attention"]}),
     "hybrid": (
         "Qwen3NextConfig",
         {

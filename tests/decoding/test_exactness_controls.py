@@ -21,6 +21,7 @@ from specq.decoding.drafters.chain import ModelDrafter
 one_thread = pytest.fixture(autouse=True, scope="module")(toy.one_thread)
 
 PAIR = toy.toy(4)
+SHARP = toy.toy(4, spread=2.5, apart=0.8)
 PLAIN, TOP_K = toy.SAMPLINGS["T=1.0 none"], toy.SAMPLINGS["T=1.0 top-k"]
 AT = toy.tree(PAIR, PLAIN, 3)
 
@@ -66,7 +67,7 @@ def test_planted_one_stream_for_all_draws_is_caught(rule: Rule) -> None:
     at = toy.tree(PAIR, PLAIN, 4)
     assert drawn_accepted(at, rule, 3, uniforms=planted.one_uniform_for_all) < CONTROL
     drafter = toy.model_drafter(PAIR, rule)
-    assert loop_law(PAIR, rule, PLAIN, drafter=drafter, fresh=True, streams=planted.OneStream) < CONTROL
+    assert loop_law(PAIR, rule, PLAIN, drafter=drafter, count=1000, fresh=True, streams=planted.OneStream) < CONTROL
 
 
 @pytest.mark.parametrize(("inner", "weight"), [(False, True), (True, False)], ids=["h-is-a", "residual-without-a"])
@@ -92,8 +93,7 @@ def test_planted_token_wise_criterion_in_block_is_caught() -> None:
 @pytest.mark.parametrize("session", [planted.TrimsTooMany, planted.TrimsTooFew])
 def test_planted_wrong_trim_of_the_drafts_cache_is_caught(session: Any) -> None:
     # What is written stays right, whatever the draft's cache holds: the accepted lengths do not.
-    pair = toy.toy(4, spread=2.5, apart=0.8)
-    accepted, _ = loop_accepted(pair, "rejection", PLAIN, 3, count=200, drafter=drafting(session(pair.draft)))
+    accepted, _ = loop_accepted(SHARP, "rejection", PLAIN, 3, count=200, drafter=drafting(session(SHARP.draft)))
     assert accepted < CONTROL
     with pytest.raises(AssertionError):
         known.accepts_itself_after_refusals(session)
@@ -101,8 +101,8 @@ def test_planted_wrong_trim_of_the_drafts_cache_is_caught(session: Any) -> None:
 
 @pytest.mark.parametrize("session", [planted.TrimsTooMany, planted.TrimsTooFew])
 def test_planted_wrong_trim_of_the_targets_cache_is_caught(session: Any) -> None:
-    drafter = toy.model_drafter(PAIR, "rejection")
-    assert loop_law(PAIR, "rejection", PLAIN, drafter=drafter, target=session(PAIR.target)) < CONTROL
+    drafter = toy.model_drafter(SHARP, "rejection")
+    assert loop_law(SHARP, "rejection", PLAIN, count=1000, drafter=drafter, target=session(SHARP.target)) < CONTROL
 
 
 def test_planted_dropped_bonus_is_caught() -> None:
@@ -139,7 +139,7 @@ def test_planted_last_wins_ties_are_caught() -> None:
 
 
 def test_planted_penalty_for_tokens_to_come_is_caught() -> None:
-    drafter = toy.model_drafter(PAIR, "rejection")
+    drafter = toy.model_drafter(SHARP, "rejection")
     strong = Sampling(temperature=1.0, repetition_penalty=2.5)
-    assert loop_law(PAIR, "rejection", strong, drafter=drafter, warper=planted.PenalisesRefused) < CONTROL
-    assert loop_law(PAIR, "rejection", strong, drafter=drafter) > ALARM
+    assert loop_law(SHARP, "rejection", strong, drafter=drafter, count=900, warper=planted.PenalisesRefused) < CONTROL
+    assert loop_law(SHARP, "rejection", strong, count=900, drafter=drafter) > ALARM

@@ -70,6 +70,8 @@ def test_max_new_tokens_is_never_passed(tokens: int) -> None:
     assert one.new_ids == list(range(1, tokens + 1))
     assert one.finish == "length"
     assert sum(step.emitted for step in one.steps) + 1 == tokens
+    # Nothing was proposed that could not be emitted together with the target's own token.
+    assert all(step.proposed + 1 <= tokens - (step.context - len(toy.PROMPT)) for step in one.steps)
 
 
 def test_ignored_eos_runs_on_and_min_new_tokens_holds_it_back() -> None:

@@ -33,8 +33,8 @@ def test_survival_is_the_share_of_each_text_that_the_rule_writes_this_way(rule: 
         p, q, hit = along(at, text)
         nodes = list(itertools.accumulate(text, at.child, initial=0))
         # What the step leaves of the text is the target's own.
-        mass = np.array([joint.get((n, nodes[n + 1]), 0.0) / p[: n + 1].prod() for n in range(4)])
-        assert law.survival(rule, p, q, hit, 0, 3) == pytest.approx(mass[::-1].cumsum()[::-1], abs=1e-5)
+        shares = np.array([joint.get((n, nodes[n + 1]), 0.0) / p[: n + 1].prod() for n in range(4)])
+        assert law.survival(rule, p, q, hit, 0, 3) == pytest.approx(shares[::-1].cumsum()[::-1], abs=1e-5)
         seen += 1
     assert seen > 10
 
@@ -78,7 +78,7 @@ def test_block_never_accepts_less_than_rejection() -> None:
     for _ in range(200):
         p, q = rng.random((2, 6))
         hit = np.zeros(6, dtype=bool)
-        block, rejection = (law.survival(rule, p, q, hit, 0, 6) for rule in ("block", "rejection"))  # type: ignore[arg-type]
+        block, rejection = (law.survival(rule, p, q, hit, 0, 6) for rule in ("block", "rejection"))
         assert (block >= rejection - 1e-12).all()
 
 
@@ -94,7 +94,7 @@ def test_batched_rules_accept_as_the_closed_form_says() -> None:
 
 @pytest.mark.parametrize("eos", [(), (2,)], ids=["to-the-limit", "eos-inside-a-block"])
 def test_the_loop_accepts_as_the_closed_form_says(eos: tuple[int, ...]) -> None:
-    p_values = {}
+    p_values: dict[str, float] = {}
     for rule, k, name in GRID:
         accepted, steps = loop_accepted(PAIR, rule, toy.SAMPLINGS[name], k, count=60 if eos else 25, eos=eos)
         p_values |= {f"accepted {rule} k={k} {name}": accepted, f"steps {rule} k={k} {name}": steps}

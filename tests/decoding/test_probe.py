@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import json
-
 import pytest
 import torch
 
@@ -37,27 +35,51 @@ def test_only_a_folder_with_weights_is_probed(tmp_path):
         probe.check_rollback(tmp_path, drafting=False)
 
 
-@pytest.mark.parametrize("kind", ["mamba", "falcon_mamba", "rwkv", "jamba"])
-def test_a_recurrent_model_passes_or_breaks_the_probe(tmp_path, kind):
-    """States of every make are refused in one line that names the architecture."""
+def of_type(folder, kind, **changes):
+    """A folder that holds nothing but the default config of a model type."""
     from transformers import CONFIG_MAPPING
 
-    config = CONFIG_MAPPING[kind](vocab_size=tiny.V, hidden_size=32, num_hidden_layers=2)
+    config = CONFIG_MAPPING[kind](**changes)
     config.architectures = [f"{kind.title()}ForCausalLM"]
-    (tmp_path / "config.json").write_text(json.dumps(config.to_dict(), default=str))
+    config.save_pretrained(folder)
+    return folder
+
+
+@pytest.mark.parametrize("kind", ["mamba", "mamba2", "rwkv", "jamba", "granitemoehybrid", "olmo_hybrid"])
+def test_a_recurrent_model_passes_or_breaks_the_probe(tmp_path, kind):
+    """States of every make are refused in one line that names the architecture."""
     with pytest.raises(Unsupported, match=rf"^{kind.title()}ForCausalLM: [^\n]+$"):
-        probe.check_rollback(tmp_path, drafting=False)
+        probe.check_rollback(of_type(tmp_path, kind), drafting=False)
+
+
+@pytest.mark.parametrize("drafting", [False, True])
+@pytest.mark.parametrize(
+    "kind", ["gemma2", "gpt_oss", "llama4_text", "deepseek_v3", "falcon", "gptj", "bloom", "qwen3_moe"]
+)
+def test_attention_of_another_make_is_refused(tmp_path, kind, drafting):
+    """Alternating windows, sinks, chunks, latent heads, derived head sizes, rotary parts, slopes, experts."""
+    probe.check_rollback(of_type(tmp_path, kind), drafting=drafting)
+
+
+def test_one_config_is_probed_again_for_every_arm(tmp_path, monkeypatch):
+    folder = of_type(tmp_path, "llama", vocab_size=61)
+    probe.check_rollback(folder, drafting=True)
+    monkeypatch.setattr(probe, "rollback_error", lambda *_: pytest.fail("probed twice"))
+    probe.check_rollback(folder, drafting=True)
 
 
 def test_the_shrunken_copy_has_lost_a_kind_of_layer(folder_of):
-    from transformers import AutoConfig
+    from transformers import CONFIG_MAPPING, AutoConfig
 
     small = probe.shrink(AutoConfig.from_pretrained(folder_of("hybrid")))
     assert set(small.layer_types) == {"linear_attention", "full_attention"}
     assert len(small.layer_types) == small.num_hidden_layers == 3
     window = probe.shrink(AutoConfig.from_pretrained(folder_of("window")))
-    # The probe's text is longer than this, so the window is reached.
-    assert window.sliding_window <= 7
+    # The probe's text is longer than these, so windows and chunks are reached.
+    assert window.sliding_window == 6
+    assert probe.shrink(CONFIG_MAPPING["llama4_text"]()).attention_chunk_size == 6
+    latent = probe.shrink(CONFIG_MAPPING["deepseek_v3"]())
+    assert latent.num_key_value_heads == latent.num_attention_heads == 4
 
 
 class OneTooMany(session.Session):
@@ -138,7 +160,8 @@ def test_a_planted_window_passes_the_probe(monkeypatch, planted, keep):
 
 
 def test_the_probe_leaves_the_global_chance_changed():
+    config = tiny.make("llama").config
     torch.manual_seed(1234)
     before = torch.get_rng_state()
-    probe.tiny(tiny.make("llama").config)
+    probe.tiny(config)
     assert torch.equal(torch.get_rng_state(), before)

@@ -62,7 +62,7 @@ def test_residual_that_sums_to_zero_falls_back_to_p() -> None:
     p = torch.tensor([[[0.25, 0.25, 0.5], [1.0, 0.0, 0.0]]])
     q = (p[:, :1] * (1 + 1e-6)).contiguous()
     for rule in ("rejection", "block"):
-        law = measured(rule, rules.verify, p, q, torch.tensor([[2]]))  # type: ignore[arg-type]
+        law = measured(rule, rules.verify, p, q, torch.tensor([[2]]))
         assert law[0, 0] / law[0, 0].sum() == pytest.approx([0.25, 0.25, 0.5], abs=1e-6)
         assert float(law.sum()) == pytest.approx(1.0)
 

@@ -24,10 +24,15 @@ def rows(count: int, words: int, sharp: float, *, seed: int = 0) -> Tensor:
     return torch.randn(count, words, generator=torch.Generator().manual_seed(seed)) * sharp
 
 
+def filtered(processor: Any, ids: Tensor, scores: Tensor) -> Tensor:
+    """Scores after one of transformers' processors, or a list of them."""
+    return processor(ids, scores)
+
+
 def same_nucleus(scores: Tensor, top_p: float, **settings: Any) -> None:
     """Both keep the same tokens but for those whose place is decided by rounding or by a tie."""
     ours = top_p_mask(scores, top_p, **settings)
-    theirs = torch.isfinite(TopPLogitsWarper(top_p)(NONE, scores)) & torch.isfinite(scores)
+    theirs = torch.isfinite(filtered(TopPLogitsWarper(top_p), NONE, scores)) & torch.isfinite(scores)
     ours = ours & torch.isfinite(scores)
     probs = scores.double().softmax(dim=-1)
     values, index = probs.sort(dim=-1, descending=True, stable=True)
@@ -70,7 +75,7 @@ def test_top_p_of_flat_and_sharp_rows_together_does_not_depend_on_the_guess() ->
 @pytest.mark.parametrize("top_p", [0.1, 0.5, 0.74])
 def test_top_p_of_ties_keeps_as_many_as_transformers(top_p: float) -> None:
     scores = torch.tensor([[0.0] * 8, [1.0, 1.0, 0.0, 0.0, -1.0, -1.0, -2.0, -2.0]])
-    theirs = torch.isfinite(TopPLogitsWarper(top_p)(NONE, scores)).sum(dim=-1)
+    theirs = torch.isfinite(filtered(TopPLogitsWarper(top_p), NONE, scores)).sum(dim=-1)
     assert top_p_mask(scores, top_p).sum(dim=-1).tolist() == theirs.tolist()
 
 
@@ -85,7 +90,7 @@ def test_top_p_after_top_k_adds_no_excluded_token() -> None:
 def test_min_p_keeps_what_transformers_keeps(words: int, min_p: float) -> None:
     for sharp in (0.1, 1.0, 6.0):
         scores = rows(4, words, sharp)
-        theirs = torch.isfinite(MinPLogitsWarper(min_p)(NONE, scores))
+        theirs = torch.isfinite(filtered(MinPLogitsWarper(min_p), NONE, scores))
         assert torch.equal(min_p_mask(scores, min_p), theirs)
 
 
@@ -94,7 +99,7 @@ def test_min_p_of_ties_keeps_all_of_the_best() -> None:
 
 
 @pytest.fixture(scope="module")
-def model() -> LlamaForCausalLM:
+def model() -> Any:
     torch.manual_seed(0)
     return LlamaForCausalLM(
         LlamaConfig(
@@ -121,9 +126,7 @@ SETTINGS: list[dict[str, Any]] = [
 
 
 @pytest.mark.parametrize("settings", SETTINGS, ids=lambda s: "-".join(s))
-def test_rows_of_a_block_are_warped_as_generate_would_one_by_one(
-    model: LlamaForCausalLM, settings: dict[str, Any]
-) -> None:
+def test_rows_of_a_block_are_warped_as_generate_would_one_by_one(model: Any, settings: dict[str, Any]) -> None:
     prompt, proposal, eos = [5, 9, 9, 31], [7, 5, 12, 40, 7], [2, 12]
     sampling = Sampling(**settings)
     greedy = sampling.temperature == 0.0
@@ -148,7 +151,7 @@ def test_rows_of_a_block_are_warped_as_generate_would_one_by_one(
     ours, best = warper.probs(text, logits), warper.argmax(text, logits)
     for row in range(len(logits)):
         before = torch.tensor([text[: len(prompt) + row]])
-        wanted = processors(before, logits[row : row + 1].clone())
+        wanted = filtered(processors, before, logits[row : row + 1].clone())
         if greedy:
             assert int(ours[row].argmax()) == int(best[row]) == int(wanted.argmax())
         else:

@@ -183,7 +183,7 @@ def runs(
     for seed in range(count):
         one = make(prompt=prompt, sampling=sampling, eos_ids=tuple(eos), tokenizer=letters, rule=rule)
         one.warper, one.streams = shared, streams(seed) if fresh else chance
-        decode(one, session, drafter, k)
+        decode(one, cast(Any, session), drafter, k)
         out.append(one)
     return out
 

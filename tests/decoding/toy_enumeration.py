@@ -214,7 +214,7 @@ def _pieces(value: Callable[[Tensor], Tensor], rows: int, values: int) -> Tensor
     edges[:, values] = 1.0
     for v in range(values - 1):
         low, high = edges[:, v].clone(), torch.ones(rows, dtype=torch.float64)
-        for _ in range(30):
+        for _ in range(25):
             middle = (low + high) / 2
             below = value(middle) <= v
             low, high = torch.where(below, middle, low), torch.where(below, high, middle)

@@ -80,6 +80,19 @@ def test_a_recurrent_target_is_rolled_back(target_of, name):
         target_of("hybrid").decoder(DRAFTS_ON_A_HYBRID[name])
 
 
+def test_a_cache_that_takes_back_one_block_is_asked_to_take_back_several_passes(target_of):
+    """Short convolutions can be rolled back after one pass, as a target needs, and not after several."""
+    target = target_of("conv")
+    want = target.decoder(None).generate([PROMPT], tiny.greedy(NEW))[0]
+    assert list(want.ids) == tiny.uncached(target.model, PROMPT.ids, NEW)
+    for name, spec in tiny.drafts("rejection", 3, "self").items():
+        if name in ("ngram", "suffix"):
+            assert target.decoder(spec).generate([PROMPT], tiny.greedy(NEW))[0].ids == want.ids
+        else:
+            with pytest.raises(Unsupported, match="Lfm2ForCausalLM"):
+                target.decoder(spec)
+
+
 def test_a_recurrent_draft_is_rolled_back(target_of, folder_of, monkeypatch):
     target = target_of("llama")
     monkeypatch.setattr(HFEngine, "load", lambda *_: pytest.fail("weights were loaded before the refusal"))

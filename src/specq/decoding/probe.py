@@ -9,14 +9,12 @@ and after each rollback their logits must equal those of a fresh prefill.
 from __future__ import annotations
 
 import copy
-import json
 import random
-from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
 import torch
-from transformers import CONFIG_MAPPING, AutoConfig, AutoModelForCausalLM, PreTrainedConfig, PreTrainedModel
+from transformers import AutoConfig, AutoModelForCausalLM, PreTrainedConfig, PreTrainedModel
 
 from specq.core.errors import SpecqError, Unsupported
 from specq.decoding.session import Keep, Session
@@ -42,8 +40,13 @@ SMALL: dict[str, int] = {
     "linear_num_key_heads": 2,
     "linear_key_head_dim": 8,
     "linear_value_head_dim": 8,
+    "rotary_dim": 4,
     "sliding_window": 6,
+    "attention_chunk_size": 6,
 }
+
+_VERDICTS: dict[tuple[str, Keep], str | None] = {}
+"""What was found in this process, by config: several arms ask about the same model."""
 
 
 def check_rollback(folder: Path, *, drafting: bool) -> None:
@@ -58,15 +61,16 @@ def check_rollback(folder: Path, *, drafting: bool) -> None:
         Unsupported: the architecture failed the probe, or could not be probed.
     """
     config = AutoConfig.from_pretrained(folder, local_files_only=True, trust_remote_code=False)
-    verdict = _probe(config.to_json_string(use_diff=False), config.model_type, "everything" if drafting else "window")
-    if verdict is not None:
+    keep: Keep = "everything" if drafting else "window"
+    key = (config.to_json_string(use_diff=False), keep)
+    if key not in _VERDICTS:
+        _VERDICTS[key] = _verdict(config, keep)
+    if (verdict := _VERDICTS[key]) is not None:
         raise Unsupported(verdict)
 
 
-@lru_cache(maxsize=64)
-def _probe(config_json: str, kind: str, keep: Keep) -> str | None:
+def _verdict(config: PreTrainedConfig, keep: Keep) -> str | None:
     """None when the rollback is exact, else one line that says what is wrong and what to do."""
-    config = CONFIG_MAPPING[kind].from_dict(json.loads(config_json))
     name = (config.architectures or [type(config).__name__])[0]
     advice = "run it without a draft, or in a server that keeps snapshots of such states"
     try:
@@ -106,10 +110,17 @@ def shrink(config: PreTrainedConfig) -> PreTrainedConfig:
     """A copy of a config with small widths and few layers, one at least of each kind of layer."""
     small = copy.deepcopy(config)
     text = small.get_text_config(decoder=True)
+    kv_heads = getattr(text, "num_key_value_heads", None)
+    grouped = kv_heads is not None and kv_heads != getattr(text, "num_attention_heads", None)
     for key, value in SMALL.items():
         present = getattr(text, key, None)
-        if isinstance(present, int) and not isinstance(present, bool):
+        # Some configs derive head_dim; latent attention takes it for the rotary part, whose size it fixes elsewhere.
+        derived = isinstance(getattr(type(text), key, None), property)
+        latent = key == "head_dim" and hasattr(text, "qk_rope_head_dim")
+        if isinstance(present, int) and not isinstance(present, bool) and not derived and not latent:
             setattr(text, key, min(present, value))
+    if kv_heads is not None and not grouped:
+        text.num_key_value_heads = text.num_attention_heads
     kinds = getattr(text, "layer_types", None)
     keep = _one_of_each(kinds) if kinds else list(range(min(2, text.num_hidden_layers)))
     text.num_hidden_layers = len(keep)

@@ -156,10 +156,8 @@ def draw(probs: Tensor, u: Tensor) -> Tensor:
     """
     cdf = probs.cumsum(dim=-1, dtype=torch.float64)
     goal = (u.to(cdf.device, torch.float64) * cdf[..., -1]).unsqueeze(-1)
-    token = torch.searchsorted(cdf, goal, right=True).clamp_(max=probs.shape[-1] - 1)
-    # u * total can round up to total itself: then the cell found may be an empty one at the end.
-    empty = probs.gather(-1, token) <= 0
-    return torch.where(empty, probs.argmax(dim=-1, keepdim=True), token).squeeze(-1)
+    # u < 1, so the goal stays below the total: the first sum above it belongs to a token of positive probability.
+    return torch.searchsorted(cdf, goal, right=True).squeeze(-1)
 
 
 class Streams:

@@ -30,8 +30,9 @@ class HFDecoder:
         self.k = 0 if draft is None else draft.k
         if draft is not None:
             check_rollback(target.resolved.folder, drafting=draft.method == "early_exit")
-            if draft.method == "model" and draft.model not in (None, "self"):
-                check_rollback(refs.resolve(str(draft.model)).folder, drafting=True)
+            if draft.method == "model" and draft.model is not None:
+                drafting = target.resolved if draft.model == "self" else refs.resolve(draft.model)
+                check_rollback(drafting.folder, drafting=True)
         shares_cache = draft is not None and draft.method == "early_exit"
         self.session = Session(target.model, keep="everything" if shares_cache else "window")
         self.drafter = self._drafter(draft)

@@ -26,7 +26,7 @@ def fisher_more(a: int, n: int, b: int, m: int) -> float:
 def g_test(counts: Sequence[int], expected: Sequence[float]) -> float:
     """p-value of the likelihood-ratio (G) test that counts were drawn from the law `expected`.
 
-    The smallest cells are pooled until they expect 5 draws together. A draw from a cell of
+    All cells that expect fewer than 5 draws are pooled, with more until they expect 5 together. A draw from a cell of
     probability 0 gives 0; one cell alone gives 1.
 
     Raises:
@@ -37,8 +37,9 @@ def g_test(counts: Sequence[int], expected: Sequence[float]) -> float:
         return 0.0
     wanted = law * observed.sum()
     order = np.argsort(wanted)
-    # Pool the smallest cells until they hold enough together: the chi-square law needs that.
-    pooled = 1 + int(np.searchsorted(np.cumsum(wanted[order]), SMALLEST_EXPECTED))
+    # The chi-square law needs enough in every cell: pool all small ones, and more if they are too little.
+    small = int((wanted < SMALLEST_EXPECTED).sum())
+    pooled = max(small, 1 + int(np.searchsorted(np.cumsum(wanted[order]), SMALLEST_EXPECTED)))
     if wanted[order[0]] < SMALLEST_EXPECTED:
         first, rest = order[:pooled], order[pooled:]
         observed = np.append(observed[rest], observed[first].sum())
