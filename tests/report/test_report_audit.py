@@ -85,9 +85,11 @@ def test_what_the_audit_could_have_seen_grows_with_prompts() -> None:
     assert many < 0.05
 
 
-def scored(surprise: float, steps: int, **changes: float) -> Sampled:
+def scored(surprise: float, steps: int, outside: int = 0, **changes: float) -> Sampled:
     values = {"surprise_variance": 25.0, "steps_mean": 40.0, "steps_variance": 4.0, **changes}
-    return Sampled(arm="a", prompt="p", repeat=0, positions=64, surprise=surprise, steps=steps, **values)
+    return Sampled(
+        arm="a", prompt="p", repeat=0, positions=64, outside=outside, surprise=surprise, steps=steps, **values
+    )
 
 
 def test_sampled_text_within_its_law_passes() -> None:
@@ -122,3 +124,12 @@ def test_first_tokens_off_the_law_fail() -> None:
     found = sampled([scored(0.0, 40)], [first])
     assert found.status == "failed"
     assert "do not follow" in found.sentence()
+
+
+def test_tokens_that_truncation_forbids_pass_for_rounding_only_while_the_baseline_has_as_many():
+    noise = [scored(0.0, 40, outside=2)] * 4
+    assert sampled([scored(0.0, 40, outside=2)] * 4, [], noise).status == "passed"
+    broken = sampled([scored(0.0, 40, outside=9)] * 4, [], noise)
+    assert broken.status == "failed"
+    assert "36 of 256 tokens have no probability under the target" in broken.reasons[0]
+    assert sampled([scored(0.0, 40, outside=9)] * 4, []).status == "failed"

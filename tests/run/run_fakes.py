@@ -108,6 +108,7 @@ class FakeTarget:
             prompt=prompt.id,
             repeat=repeat,
             positions=len(generation.ids),
+            outside=0,
             surprise=0.0,
             surprise_variance=1.0,
             steps=len(generation.steps),

@@ -151,13 +151,16 @@ class Sampled:
     """An arm's own text scored above temperature 0.
 
     Sums over positions of -log p(y) - H(p) and of its variance; the steps taken, and their
-    mean and variance given the text from the accepted-length law.
+    mean and variance given the text from the accepted-length law. `outside` counts tokens that
+    truncation (top-k, top-p, min-p) leaves no probability when the text is scored; they are in no
+    sum. Rounding puts some there at the edge of what is kept, and a wrong cache many.
     """
 
     arm: str
     prompt: str
     repeat: int
     positions: int
+    outside: int
     surprise: float
     surprise_variance: float
     steps: int

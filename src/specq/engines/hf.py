@@ -209,13 +209,15 @@ class HFTarget:
             other = Session(model, keep="everything")
             drafted = audit.text_law(other, warper, prompt.ids, generation.ids, self.vocabulary)
             mean, variance = audit.expected_steps(draft.rule, draft.k, law, drafted)
+        inside = law.p > 0
         return Sampled(
             arm=arm,
             prompt=prompt.id,
             repeat=repeat,
             positions=len(generation.ids),
-            surprise=float((-np.log(law.p) - law.entropy).sum()),
-            surprise_variance=float(law.variance.sum()),
+            outside=int((~inside).sum()),
+            surprise=float((-np.log(law.p[inside]) - law.entropy[inside]).sum()),
+            surprise_variance=float(law.variance[inside].sum()),
             steps=len(generation.steps),
             steps_mean=mean,
             steps_variance=variance,

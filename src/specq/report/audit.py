@@ -91,8 +91,10 @@ def of_arm(run: RunFile, arm: str) -> Audit:
         own = list(run.generated.get(arm, {}).values())
         audited = [record for record in run.of(Audited) if record.arm == arm]
         return greedy(audited, run.of(GapNoise), shorter_than(own, reference))
-    sampled_records = [record for record in run.of(Sampled) if record.arm == arm]
-    return sampled(sampled_records, [record for record in run.of(FirstTokens) if record.arm == arm])
+    scored = run.of(Sampled)
+    baseline = [record for record in scored if record.arm in run.baselines[:1]]
+    mine = [record for record in scored if record.arm == arm]
+    return sampled(mine, [record for record in run.of(FirstTokens) if record.arm == arm], baseline)
 
 
 def shorter_than(arm: Sequence[Generated], baseline: Sequence[Generated]) -> frozenset[str]:
@@ -143,8 +145,8 @@ def greedy(audited: Sequence[Audited], noise: Sequence[GapNoise], short: frozens
     )
 
 
-def sampled(scored: Sequence[Sampled], first: Sequence[FirstTokens]) -> Audit:
-    """The audit above temperature 0."""
+def sampled(scored: Sequence[Sampled], first: Sequence[FirstTokens], baseline: Sequence[Sampled] = ()) -> Audit:
+    """The audit above temperature 0; `baseline` shows how many tokens rounding alone puts outside the law."""
     if not scored:
         return Audit(status="missing")
     surprise_z = _z(sum(r.surprise for r in scored), sum(r.surprise_variance for r in scored))
@@ -166,6 +168,14 @@ def sampled(scored: Sequence[Sampled], first: Sequence[FirstTokens]) -> Audit:
         )
         if abs(z) > Z_LIMIT
     ]
+    outside, positions = sum(r.outside for r in scored), sum(r.positions for r in scored)
+    rounded = sum(r.outside for r in baseline)
+    of = sum(r.positions for r in baseline) or positions
+    if (p := fisher_more(outside, positions, rounded, of)) < MORE_TIES_P:
+        reasons.append(
+            f"{outside} of {positions} tokens have no probability under the target, of the baseline's {rounded} of {of} "
+            f"(p = {p:.2g})"
+        )
     reasons += [
         f"first tokens at prompt {test.prompt} do not follow the target's law (p = {test.p:.2g}, {test.draws} draws)"
         for test in tests
@@ -175,7 +185,7 @@ def sampled(scored: Sequence[Sampled], first: Sequence[FirstTokens]) -> Audit:
         status="failed" if reasons else "passed",
         reasons=tuple(reasons),
         prompts=len({record.prompt for record in scored}),
-        positions=sum(record.positions for record in scored),
+        positions=positions,
         surprise_z=surprise_z,
         steps_z=steps_z,
         first_tokens=tests,
