@@ -71,7 +71,9 @@ def check_rollback(spec: DraftSpec | None, target: PlannedModel, draft: PlannedM
     from specq.decoding import probe
 
     probe.check_rollback(target.resolved.folder, drafting=spec.method == "early_exit")
-    if draft is not None:
+    if spec.model == "self":
+        probe.check_rollback(target.resolved.folder, drafting=True)
+    elif draft is not None:
         probe.check_rollback(draft.resolved.folder, drafting=True)
 
 

@@ -126,10 +126,14 @@ class LookupDrafter:
         self._index.extend(ids)
 
     def propose(self, ids: Sequence[int], k: int) -> Proposal:
-        """Up to k tokens; none when nothing matches."""
+        """k tokens, or none when nothing matches; a copy that reaches the text's end goes on in itself."""
         self.commit(ids)
-        position = self._index.follow()
-        return Proposal([] if position is None else self._index.ids[position : position + k], None)
+        position, text = self._index.follow(), self._index.ids
+        copied: list[int] = []
+        if position is not None:
+            for at in range(position, position + k):
+                copied.append(text[at] if at < len(text) else copied[at - len(text)])
+        return Proposal(copied, None)
 
     def commit(self, ids: Sequence[int]) -> None:
         """Index the tokens that are new."""
