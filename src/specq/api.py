@@ -6,14 +6,14 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from specq.run.catalog import DEFAULT_OUT
+
 if TYPE_CHECKING:
     from specq.experiment.plan import Plan
     from specq.experiment.schema import Experiment
     from specq.report import Report, Run
     from specq.run.catalog import RunSummary
     from specq.run.runner import OnProgress
-
-RESULTS = Path("results")
 
 
 def load_experiment(file: Path | str, overrides: Sequence[str] = (), *, smoke: bool = False) -> Experiment:
@@ -44,7 +44,7 @@ def plan_experiment(experiment: Experiment | Path | str, *, measure_bandwidth: b
 def run_experiment(
     experiment: Experiment | Path | str | None = None,
     *,
-    out: Path | str = RESULTS,
+    out: Path | str = DEFAULT_OUT,
     resume: Path | str | None = None,
     on_progress: OnProgress | None = None,
 ) -> Path:
@@ -70,7 +70,7 @@ def run_experiment(
     )
 
 
-def rebuild_report(run: Path | str, *, out: Path | str = RESULTS) -> Report:
+def rebuild_report(run: Path | str, *, out: Path | str = DEFAULT_OUT) -> Report:
     """Derive a run's report anew and write report.json and report.md into its folder.
 
     Raises:
@@ -83,7 +83,7 @@ def rebuild_report(run: Path | str, *, out: Path | str = RESULTS) -> Report:
 
 
 def check_gate(report: Report) -> None:
-    """Do nothing when the run is complete, every arm is valid and audited, and the floor is held.
+    """Do nothing when the run is complete, every arm is valid and audited, the twin too, and the floor is held.
 
     Raises:
         GateFailed: in one line, what is not met.
@@ -93,17 +93,19 @@ def check_gate(report: Report) -> None:
     failed = [] if report.complete else ["the run is incomplete"]
     for arm in report.arms:
         if arm.verdict is None:
+            # A baseline: the first is not audited at temperature 0, but an audit that failed or broke counts.
+            failed += [f"{arm.id}: {arm.audit.sentence()}"] if arm.audit.reasons else []
             continue
         if arm.verdict.kind == "invalid":
             failed.append(f"{arm.id} is invalid ({'; '.join(arm.verdict.reasons)})")
         elif arm.audit.status == "missing":
-            failed.append(f"{arm.id} was not audited")
-        failed += [f"{arm.id}: {why}" for why in arm.verdict.reasons if why.startswith("the floor's")]
+            failed.append(f"{arm.id}: {arm.audit.sentence()}")
+        failed += [f"{arm.id}: {why}" for why in arm.verdict.floor]
     if failed:
         raise GateFailed(f"the gate failed: {'; '.join(failed)}")
 
 
-def open_run(run: Path | str, *, out: Path | str = RESULTS) -> Run:
+def open_run(run: Path | str, *, out: Path | str = DEFAULT_OUT) -> Run:
     """A run's records and measures as objects and as pandas frames; writes nothing.
 
     Raises:
@@ -115,7 +117,7 @@ def open_run(run: Path | str, *, out: Path | str = RESULTS) -> Run:
     return report.open_run(find_run(run, Path(out)))
 
 
-def list_runs(out: Path | str = RESULTS) -> tuple[RunSummary, ...]:
+def list_runs(out: Path | str = DEFAULT_OUT) -> tuple[RunSummary, ...]:
     """The runs under a results folder, oldest first, each done, running or unfinished."""
     from specq.run import catalog
 

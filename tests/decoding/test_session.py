@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import random
 
+import accelerate
 import pytest
 import torch
+import transformers
 
 import tiny_models as tiny
 from specq.core.errors import Unsupported
+from specq.decoding.probe import check_cache
 from specq.decoding.session import Session, shallow
 
 pytestmark = pytest.mark.usefixtures("one_thread")
@@ -95,3 +98,29 @@ def test_a_model_without_one_list_of_layers_is_cut_anyway():
     model.model.twin = torch.nn.ModuleList(torch.nn.Identity() for _ in range(tiny.LAYERS))
     with pytest.raises(Unsupported, match=r"LlamaForCausalLM has 2 lists of 3 layers, expected one; use a draft of"):
         shallow(model, 1)
+
+
+@pytest.mark.parametrize(
+    "config",
+    [
+        transformers.RwkvConfig(vocab_size=16, hidden_size=16, num_hidden_layers=2, attention_hidden_size=16),
+        transformers.MambaConfig(vocab_size=16, hidden_size=16, num_hidden_layers=2),
+    ],
+    ids=["rwkv", "mamba"],
+)
+def test_a_model_without_a_key_value_cache_forgets_its_context(config, tmp_path):
+    model = transformers.AutoModelForCausalLM.from_config(config)
+    with pytest.raises(Unsupported, match="keeps its state in a cache of its own kind"):
+        Session(model)
+    config.save_pretrained(tmp_path)
+    with pytest.raises(Unsupported, match=type(model).__name__):
+        check_cache(tmp_path)
+
+
+def test_accelerate_hooks_make_an_early_exit_run_the_whole_model():
+    model = tiny.make("llama")
+    ids = torch.tensor([[1, 2, 3]])
+    want = shallow(model, 1)(input_ids=ids).logits
+    hooked = accelerate.dispatch_model(tiny.make("llama"), {"": "cpu"}, force_hooks=True)
+    assert torch.equal(shallow(hooked, 1)(input_ids=ids).logits, want)
+    assert not torch.equal(hooked(input_ids=ids).logits, want)

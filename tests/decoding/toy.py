@@ -120,7 +120,7 @@ class MemoWarper(Warper):
 
     def _recall(self, what: str, ids: Sequence[int], logits: Tensor) -> Tensor:
         # Without a penalty the tokens before do not matter.
-        key = (what, *(ids if self._before else ()), logits.numpy().tobytes())
+        key = (what, *(ids if self._needs_text else ()), logits.numpy().tobytes())
         if (found := self.known.get(key)) is None:
             found = self.known[key] = getattr(super(), what)(ids, logits)
         return found

@@ -139,9 +139,9 @@ def test_planted_rows_that_keep_their_places_are_not_noticed(target_of, eos_of, 
 def test_planted_positions_that_count_padding_are_not_noticed(target_of, monkeypatch):
     forward = RaggedSession.forward
 
-    def wrong(self, tokens):
+    def wrong(self, tokens, **how):
         lengths, self.lengths = self.lengths, [self.valid.shape[1]] * len(tokens)
-        out = forward(self, tokens)
+        out = forward(self, tokens, **how)
         self.lengths = [length + len(row) for length, row in zip(lengths, tokens, strict=True)]
         return out
 

@@ -7,7 +7,7 @@ import pytest
 from report_runs import DRAFTED, PLAIN, Counts, generated
 
 from specq.core.records import Generated
-from specq.report.invariants import prompts_that_differ, share_with_same_output, violations
+from specq.report.invariants import later_answers, prompts_that_differ, share_with_same_output, violations
 from specq.report.measures import accepted_histogram, of_arm
 
 
@@ -32,6 +32,14 @@ def test_plain_decoding_is_one_token_a_step_and_has_no_acceptance() -> None:
     assert found["tpot_s"] == pytest.approx(0.05)
     assert found["e2e_s"] == found["device_s_per_answer"] == pytest.approx(1.0)
     assert "draft_acceptance" not in found
+
+
+def test_a_draft_that_never_proposed_keeps_its_measures() -> None:
+    measures = {measure.name: measure for measure in of_arm([generated("a", "p", PLAIN, rule="greedy_draft")])}
+    assert measures["draft_acceptance"].value is None
+    assert measures["draft_acceptance"].note.startswith("nothing was proposed")
+    assert measures["target_rows_per_token"].value == 1
+    assert measures["draft_tokens_per_token"].value == 0
 
 
 def test_a_stop_inside_a_block_counts_what_was_emitted() -> None:
@@ -155,3 +163,10 @@ def test_prompts_and_outputs_are_compared_by_hash() -> None:
     assert prompts_that_differ([SOUND], [SOUND]) == ()
     assert share_with_same_output([other], [SOUND]) == (0, 1)
     assert share_with_same_output([SOUND, replace(SOUND, repeat=5)], [SOUND]) == (1, 1)
+
+
+def test_later_answers_are_held_against_the_one_that_was_audited() -> None:
+    answers = [replace(SOUND, repeat=1), replace(SOUND, process=1, output_sha256="another")]
+    assert later_answers([SOUND, *answers], ["p"]) == (1, 2)
+    assert later_answers(answers, ["p"]) == (0, 0), "nothing was audited"
+    assert later_answers([SOUND, *answers], []) == (0, 0)

@@ -1,6 +1,8 @@
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -18,8 +20,9 @@ from report_runs import (
     write_run,
 )
 
-from specq import report
-from specq.core.records import Generated, Memory, Record
+from specq import api, report
+from specq.core.errors import GateFailed
+from specq.core.records import Audited, Failed, GapNoise, Generated, Memory, Record
 from specq.report.verdict import Verdict
 
 
@@ -73,7 +76,23 @@ def test_an_unclear_gain_says_how_many_prompts_would_settle_it(tmp_path: Path) -
     assert verdict.kind == "undecided"
     assert verdict.more_prompts is not None
     assert f"about {verdict.more_prompts} more prompts" in verdict.sentence
-    assert "even on writing" in verdict.sentence
+    assert re.search(
+        r"most on extraction \(\d\.\d\d, \d\.\d\d to \d\.\d\d, n = 3\) and even on writing \(", verdict.sentence
+    )
+
+
+def test_a_tag_is_named_only_where_it_stands_out(tmp_path: Path) -> None:
+    # As fast as plain decoding on every tag, with a spread that hides any difference.
+    wobble = {"e1": 0.8, "e2": 1.2, "e3": 1.0, "w1": 1.1, "w2": 0.9, "w3": 1.02}
+
+    def change(g: Generated) -> Generated:
+        if g.arm != "lookup#1":
+            return g
+        return generated(g.arm, g.prompt, PLAIN, repeat=g.repeat, step_s=0.05 * wobble[g.prompt])
+
+    verdict, _ = judged(tmp_path, change)
+    assert ", no tag stands out; " in verdict.sentence
+    assert "most on" not in verdict.sentence
 
 
 @pytest.mark.parametrize(("gaps", "kind"), [([(4, 0.05)], "keep"), ([(4, 0.05), (9, 3.0)], "invalid")])
@@ -90,9 +109,82 @@ def test_a_tie_is_kept_and_a_divergence_is_invalid_however_fast(
 
 
 def test_outputs_that_were_not_audited_are_not_called_untouched(tmp_path: Path) -> None:
-    verdict, _ = judged(tmp_path, lookup_at(0.1), audits=[])
-    assert "not audited" in verdict.sentence
+    verdict, found = judged(tmp_path / "a", lookup_at(0.1), audits=[])
+    assert verdict.kind == "undecided"
+    assert verdict.sentence.count("outputs were not audited") == 1
     assert "untouched" not in verdict.sentence
+    assert found.recommendation.startswith("Stay with plain decoding")
+    unasked, _ = judged(tmp_path / "b", lookup_at(0.1), audits=[], audit={"enabled": False})
+    assert unasked.kind == "keep"
+
+
+def broke(kind: str, arm: str) -> Failed:
+    return Failed(process=0, arm=arm, prompt="w2", repeat=0, error=f"audit {kind}: RuntimeError", message="boom")
+
+
+@pytest.mark.parametrize(("kind", "arm"), [("Audited", "lookup#1"), ("GapNoise", "baseline#1")])
+def test_an_audit_that_broke_on_one_prompt_recommends_nothing_and_is_no_failed_sample(
+    tmp_path: Path, kind: str, arm: str
+) -> None:
+    kinds = {"Audited": Audited, "GapNoise": GapNoise}
+    audits = [
+        record
+        for record in noise_and_audits()
+        if not (isinstance(record, kinds[kind]) and (getattr(record, "arm", arm), record.prompt) == (arm, "w2"))
+    ]
+    verdict, found = judged(tmp_path / "broke", lookup_at(0.1), audits=[*audits, broke(kind, arm)])
+    assert verdict.kind == "undecided"
+    assert f"first on prompt w2: {kind}: RuntimeError: boom" in verdict.sentence
+    assert found.arm("lookup#1").audit.status == "missing"
+    assert {arm.failed for arm in found.arms} == {0}
+    assert any("audit" in note for note in found.notes)
+    made_good, _ = judged(tmp_path / "good", lookup_at(0.1), audits=[broke(kind, arm), *noise_and_audits()])
+    assert made_good.kind == "keep"
+
+
+def test_without_any_noise_an_arm_with_ties_is_not_called_diverged(tmp_path: Path) -> None:
+    audits = [record for record in noise_and_audits(w2=[(4, 0.05)]) if not isinstance(record, GapNoise)]
+    _, found = judged(tmp_path, audits=[*audits, broke("GapNoise", "baseline#1")])
+    assert found.arm("lookup#1").audit.status == "missing"
+
+
+def test_a_divergence_stays_one_though_another_audit_broke(tmp_path: Path) -> None:
+    audits = [*noise_and_audits(e1=[(4, 3.0)])]
+    audits = [record for record in audits if not (isinstance(record, Audited) and record.prompt == "w2")]
+    verdict, _ = judged(tmp_path, audits=[*audits, broke("Audited", "lookup#1")])
+    assert verdict.kind == "invalid"
+
+
+def test_an_arm_that_runs_past_the_end_of_the_baseline_is_invalid(tmp_path: Path) -> None:
+    def longer(g: Generated) -> Generated:
+        if (g.arm, g.prompt) != ("lookup#1", "w2"):
+            return g
+        return generated(g.arm, g.prompt, [*DRAFTED, (3, 2, 3)], repeat=g.repeat)
+
+    audits = [
+        replace(record, positions=16) if getattr(record, "arm", "") == "lookup#1" and record.prompt == "w2" else record
+        for record in noise_and_audits()
+    ]
+    verdict, _ = judged(tmp_path, longer, audits=audits)
+    assert "1 of 6 prompts diverged, first w2" in verdict.sentence
+
+
+def test_a_twin_that_failed_its_audit_is_flagged_and_fails_the_gate(tmp_path: Path) -> None:
+    audits = noise_and_audits(arms=["lookup#1", "baseline#2"], w2=[(9, 3.0)])
+    verdict, found = judged(tmp_path, lookup_at(0.1), audits=audits)
+    assert verdict.kind == "keep"
+    assert any(flag.startswith("baseline#2: the audit failed: 1 of 6 prompts diverged") for flag in found.flags)
+    with pytest.raises(GateFailed, match="baseline#2: the audit failed"):
+        api.check_gate(found)
+    api.check_gate(judged(tmp_path / "sound", lookup_at(0.1))[1])
+
+
+def test_answers_that_change_after_the_audited_one_are_flagged(tmp_path: Path) -> None:
+    def drift(g: Generated) -> Generated:
+        return replace(g, output_sha256="other") if (g.arm, g.prompt, g.repeat) == ("lookup#1", "w1", 1) else g
+
+    _, found = judged(tmp_path, drift)
+    assert "lookup: 1 of 6 later answers differ from the audited one" in found.flags
 
 
 def test_fewer_than_three_processes_are_no_verdict_on_speed(tmp_path: Path) -> None:
@@ -100,6 +192,8 @@ def test_fewer_than_three_processes_are_no_verdict_on_speed(tmp_path: Path) -> N
     three, _ = judged(tmp_path / "3", lookup_at(0.1), processes=3, workload={"processes": 3})
     assert any("3 fresh processes" in reason for reason in one.reasons)
     assert not any("fresh processes" in reason for reason in three.reasons)
+    assert one.sentence.endswith("; measured in this one run; a verdict wants 3 fresh processes.")
+    assert "fresh processes" not in three.sentence
 
 
 def test_processes_that_disagree_leave_it_undecided(tmp_path: Path) -> None:
@@ -128,12 +222,15 @@ def test_end_to_end_is_judged_on_its_own_ratio(tmp_path: Path) -> None:
 
 def test_a_breached_floor_rejects_and_an_unmeasured_one_leaves_it_open(tmp_path: Path) -> None:
     peak = Memory(arm="lookup#1", peak_bytes=3 * 2**30, source="rss", prompt="e1", new_tokens=8)
-    low, _ = judged(tmp_path / "a", lookup_at(0.1), more=(peak,), floor={"peak_bytes": 2 * 2**30})
+    low, found = judged(tmp_path / "a", lookup_at(0.1), more=(peak,), floor={"peak_bytes": 2 * 2**30})
     high, _ = judged(tmp_path / "b", lookup_at(0.1), more=(peak,), floor={"peak_bytes": 4 * 2**30})
     none, _ = judged(tmp_path / "c", lookup_at(0.1), floor={"ttft_s_p95": 2.0, "peak_bytes": None})
     assert (low.kind, high.kind, none.kind) == ("reject", "keep", "undecided")
     assert "3.00 GiB, allowed is 2.00 GiB" in low.sentence
     assert "p95 needs 20" in none.sentence
+    assert [len(verdict.floor) for verdict in (low, high, none)] == [1, 0, 1]
+    with pytest.raises(GateFailed, match="lookup#1: the floor's peak_bytes is breached"):
+        api.check_gate(found)
 
 
 def test_the_best_of_many_arms_must_survive_holm(tmp_path: Path) -> None:
@@ -148,11 +245,12 @@ def test_the_best_of_many_arms_must_survive_holm(tmp_path: Path) -> None:
             for prompt, factor in zip(PROMPTS, spread, strict=True)
         ]
 
-    found = report.build(write_run(tmp_path / "close", info(arms, PROMPTS), [*MACHINE, *lines(0.0473), *FINISHED]))
+    unaudited = info(arms, PROMPTS, audit={"enabled": False})
+    found = report.build(write_run(tmp_path / "close", unaudited, [*MACHINE, *lines(0.0473), *FINISHED]))
     verdicts = [arm.verdict for arm in found.arms[2:]]
     assert {verdict.kind for verdict in verdicts if verdict is not None} == {"keep"}
     assert found.recommendation.startswith("Stay with plain decoding")
     assert "Holm" in found.recommendation
-    clear = report.build(write_run(tmp_path / "clear", info(arms, PROMPTS), [*MACHINE, *lines(0.04), *FINISHED]))
+    clear = report.build(write_run(tmp_path / "clear", unaudited, [*MACHINE, *lines(0.04), *FINISHED]))
     assert clear.recommendation.startswith("Serve with try")
     assert "cannot be told from it" in clear.recommendation

@@ -27,7 +27,7 @@ from rich.console import Console
 
 from specq import report
 from specq.core.errors import RunFailed, RunFolderError
-from specq.core.records import Canary, Done, Failed, Generated, Memory, Note, WorkerDied
+from specq.core.records import Canary, Done, Failed, Generated, LoadedModel, Memory, Note, WorkerDied
 from specq.report.layout import sections
 from specq.report.tables import terminal
 
@@ -51,6 +51,28 @@ def test_known_speedups_and_strata(tmp_path: Path) -> None:
     assert by_tag["writing"].n == 3
     assert "baseline#1 and baseline#2 pooled; hf, bfloat16, eager, cpu" in arm.measures["speedup"].note
     assert arm.same_outputs == (12, 12)
+
+
+def test_the_baseline_is_named_with_packed_weights_and_its_device(tmp_path: Path) -> None:
+    about = info(ARMS, PROMPTS)
+    about["provenance"]["device_name"] = "Chip 9000"
+    machine, target = MACHINE
+    assert isinstance(target, LoadedModel)
+    packed = replace(target, notes=("packed 3 of 4 linear layers",))
+    folder = write_run(tmp_path / "run", about, [machine, packed, *turns(), *noise_and_audits(), *FINISHED])
+    assert report.build(folder).baseline.endswith("; hf, bfloat16, eager, packed weights, cpu: Chip 9000)")
+
+
+def test_a_draft_that_never_proposed_stays_in_the_tables(tmp_path: Path) -> None:
+    def idle(g: Generated) -> Generated:
+        return g if g.arm != "lookup#1" else generated(g.arm, g.prompt, PLAIN, repeat=g.repeat, rule="greedy_draft")
+
+    lines = [*MACHINE, *turns(idle), *noise_and_audits(), *FINISHED]
+    found = report.build(write_run(tmp_path / "run", info(ARMS, PROMPTS), lines))
+    tables = {section.title: [row[0] for row in section.rows] for section in sections(found)}
+    assert tables["Draft"] == ["lookup"]
+    assert tables["Acceptance by place"] == ["lookup survival", "lookup conditional_acceptance"]
+    assert max(map(len, shown(found).splitlines())) <= 100
 
 
 def test_limits_and_ceiling_by_hand(tmp_path: Path) -> None:
@@ -217,7 +239,7 @@ def test_the_terminal_fits_a_hundred_columns_without_cutting(tmp_path: Path) -> 
     assert max(map(len, text.splitlines())) <= 100
     assert "\u2026" not in text
     flat = " ".join(text.split())
-    assert "most on extraction (3.00, n = 3) and even on writing (1.00, n = 3)" in flat
+    assert re.search(r"most on extraction \(3\.00, 2\.\d\d to 3\.\d\d, n = 3\) and even on writing \(1\.00, ", flat)
 
 
 def test_written_files_hold_the_report(tmp_path: Path) -> None:

@@ -182,6 +182,7 @@ def patch_parent(setter: Any) -> None:
     """Put fakes in the place of planning and of the worker's command line."""
     setter(process, "command", fake_command)
     setter(inputs, "make_plan", fake_plan)
+    setter(inputs, "device_name", lambda experiment: "fake device")
     setter(inputs, "models", lambda plan: {"target fake": {"weights_sha256": "00"}})
 
 

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from specq.run import provenance
+from specq.run import bandwidth, provenance
 from specq.run.memory import rss_peak_bytes
 
 
@@ -54,6 +54,50 @@ def test_git_revision_and_dirty_flag(tmp_path: Path) -> None:
     dirty = provenance.git_state(tmp_path)
     assert dirty is not None
     assert dirty["dirty"] is True
+
+
+def test_the_tree_of_specq_and_that_of_the_current_folder_are_told_apart(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    found = provenance.collect()
+    assert found["git_working_folder"] is None
+    assert found["git_specq"] == provenance.git_state(Path(provenance.__file__).parent)
+
+
+def test_an_environment_inside_another_tree_is_no_part_of_it(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    subprocess.run(["git", "-C", str(tmp_path), "init", "-q"], check=True)
+    (tmp_path / "__init__.py").write_text("", encoding="utf-8")
+    monkeypatch.setattr(provenance.specq, "__file__", str(tmp_path / "__init__.py"))
+    git = ["git", "-C", str(tmp_path), "-c", "user.name=n", "-c", "user.email=e@e"]
+    subprocess.run([*git, "commit", "-q", "--allow-empty", "-m", "first"], check=True)
+    assert provenance.git_state(tmp_path) is not None
+    assert provenance.own_git_state() is None
+
+
+def test_what_changed_between_two_machines_is_named() -> None:
+    then = {"specq": "0.1", "processor": "a", "cores_usable": 2, "load_average": [1.0], "packages": {"torch": "2.1"}}
+    now = {**then, "processor": "b", "load_average": [9.0], "packages": {"torch": "2.2", "numpy": None}}
+    assert provenance.changes(then, now) == ["processor: a -> b", "torch: 2.1 -> 2.2"]
+    assert provenance.changes(then, then) == []
+
+
+def test_bandwidth_is_the_median_try_at_the_threads_of_the_run(monkeypatch: pytest.MonkeyPatch) -> None:
+    import torch
+
+    before = torch.get_num_threads()
+    threads: list[int] = []
+    # Seconds of the tries: 1, 2, 3, 4 and 30.
+    clock = iter([0.0, 1.0, 10.0, 12.0, 20.0, 23.0, 30.0, 34.0, 40.0, 70.0])
+
+    def tick() -> float:
+        threads.append(torch.get_num_threads())
+        return next(clock)
+
+    monkeypatch.setattr(bandwidth, "now", tick)
+    assert bandwidth.measure("cpu", threads=before + 1, size_bytes=3 << 20, tries=5) == 1 << 20
+    assert set(threads) == {before + 1}
+    assert torch.get_num_threads() == before
 
 
 def test_peak_memory_is_this_process_own_and_in_bytes() -> None:

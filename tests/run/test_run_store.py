@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import errno
 import json
 from pathlib import Path
 from typing import Any
@@ -9,8 +10,9 @@ import pytest
 from specq.core import jsonl
 from specq.core.errors import DiskFull, RunFolderError
 from specq.core.records import Generated, Note
+from specq.core.types import DraftSpec
 from specq.run import catalog
-from specq.run.measure import past_stop, repeated_share
+from specq.run.measure import past_stop, repeated_share, warm_up_tokens
 from specq.run.store import Store
 
 INFO = {"experiment": "tiny", "question": "Which?", "config_sha256": "ab" * 32, "created": "20261130T210446Z"}
@@ -130,6 +132,23 @@ def test_a_disk_that_is_full_at_once_leaves_no_folder(tmp_path: Path, monkeypatc
     assert list((tmp_path / "tiny").iterdir()) == []
 
 
+@pytest.mark.parametrize("what", ["append", "finish"])
+def test_a_disk_that_fills_up_later_says_once_how_to_go_on(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, what: str
+) -> None:
+    def full(*_: Any) -> None:
+        raise jsonl._disk(OSError(errno.ENOSPC, "No space left on device"), tmp_path)
+
+    with create(tmp_path) as store:
+        monkeypatch.setattr(jsonl.Appender, "append", full)
+        monkeypatch.setattr(jsonl, "write_whole", full)
+        with pytest.raises(DiskFull) as caught:
+            store.commit(sample(), [1], "a") if what == "append" else store.finish()
+    assert str(caught.value).count(f"specq run --resume {store.run_dir}") == 1
+    with pytest.raises(DiskFull, match=r"free some space$"):
+        full()
+
+
 def test_a_results_folder_that_is_a_file_is_refused_in_one_line(tmp_path: Path) -> None:
     (tmp_path / "out").write_text("", encoding="utf-8")
     with pytest.raises(RunFolderError, match="--out DIR"):
@@ -153,6 +172,22 @@ def test_ls_tells_done_running_and_unfinished_apart(tmp_path: Path) -> None:
     assert catalog.find_run(store.run_dir.name, tmp_path) == store.run_dir
     with pytest.raises(RunFolderError, match="no run 'nowhere'"):
         catalog.find_run("nowhere", tmp_path)
+
+
+def test_ls_lists_a_run_that_cannot_be_read_and_goes_on(tmp_path: Path) -> None:
+    with create(tmp_path) as store:
+        pass
+    broken = tmp_path / "tiny" / "broken"
+    broken.mkdir()
+    (broken / "run.json").write_text('{"experiment": "ti', encoding="utf-8")
+    first, second = catalog.list_runs(tmp_path)
+    assert (first.run, first.experiment, first.state) == (str(broken), "tiny", "unreadable")
+    assert (second.run, second.state) == (str(store.run_dir), "unfinished")
+
+
+def test_warm_up_covers_two_whole_blocks_of_every_draft() -> None:
+    assert [warm_up_tokens(DraftSpec(method="lookup", k=k)) for k in (1, 3, 4, 16)] == [8, 8, 10, 34]
+    assert warm_up_tokens(None) == 8
 
 
 def test_repeated_share_counts_four_grams_that_occurred_before() -> None:

@@ -11,6 +11,7 @@ import typer
 
 import specq
 from specq.core.errors import ConfigError, SpecqError
+from specq.run.catalog import DEFAULT_OUT
 
 app = typer.Typer(
     help="Speculative decoding and quantization experiments: an answer, its evidence and its price.",
@@ -30,7 +31,6 @@ Smoke = Annotated[bool, typer.Option("--smoke", help="A minute-long version: few
 Json = Annotated[bool, typer.Option("--json", help="Print one JSON object instead of tables.")]
 Out = Annotated[Path, typer.Option("--out", metavar="DIR", help="Where runs are kept.")]
 Gate = Annotated[bool, typer.Option("--gate", help="Exit with 3 when an audit or the floor is not met.")]
-RESULTS = Path("results")
 
 
 @app.command()
@@ -39,7 +39,7 @@ def run(
     set_: Set = None,
     smoke: Smoke = False,
     resume: Annotated[str | None, typer.Option("--resume", metavar="RUN", help="Go on with an unfinished run.")] = None,
-    out: Out = RESULTS,
+    out: Out = DEFAULT_OUT,
     json: Json = False,
     gate: Gate = False,
 ) -> None:
@@ -93,7 +93,7 @@ def doctor(json: Json = False) -> None:
 
 
 @app.command()
-def report(run: RunArgument, out: Out = RESULTS, json: Json = False, gate: Gate = False) -> None:
+def report(run: RunArgument, out: Out = DEFAULT_OUT, json: Json = False, gate: Gate = False) -> None:
     """Build a run's report anew from its records."""
     from specq import api
     from specq.cli import output
@@ -108,7 +108,7 @@ def report(run: RunArgument, out: Out = RESULTS, json: Json = False, gate: Gate 
 
 
 @app.command()
-def show(run: RunArgument, out: Out = RESULTS, json: Json = False) -> None:
+def show(run: RunArgument, out: Out = DEFAULT_OUT, json: Json = False) -> None:
     """Print a run's report, finished or not; write nothing."""
     from specq import api
     from specq.cli import output
@@ -121,7 +121,7 @@ def show(run: RunArgument, out: Out = RESULTS, json: Json = False) -> None:
 
 
 @app.command()
-def ls(out: Out = RESULTS, json: Json = False) -> None:
+def ls(out: Out = DEFAULT_OUT, json: Json = False) -> None:
     """List the runs: when, what was asked, and whether they are done."""
     from dataclasses import asdict
 

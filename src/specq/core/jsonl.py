@@ -13,10 +13,7 @@ from specq.core.errors import DiskFull, RunFailed
 
 def _disk(error: OSError, path: Path) -> RunFailed:
     if error.errno in (errno.ENOSPC, errno.EDQUOT):
-        return DiskFull(
-            f"no space left on the disk of {path}; what was recorded before is kept: "
-            "free some space, then type: specq run --resume " + str(path.parent)
-        )
+        return DiskFull(f"no space left on the disk of {path}; free some space")
     return RunFailed(f"cannot write {path}: {error.strerror}")
 
 

@@ -104,11 +104,3 @@ class Generation:
     e2e_s: float
     steps: tuple[Step, ...] = ()
     logprobs: tuple[float, ...] | None = None
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ModelRef:
-    """A model by name, as the user wrote it, with what pins it down."""
-
-    name: str
-    revision: str | None = None

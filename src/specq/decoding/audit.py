@@ -42,16 +42,27 @@ class Law:
     hit: np.ndarray
 
 
-def along(session: Session, warper: Warper, prompt: Sequence[int], ids: Sequence[int], rows: int) -> Iterator[Tensor]:
-    """The target's scores [1, V] float32 before each new token, its text fed `rows` tokens a pass."""
+def along(
+    session: Session,
+    warper: Warper,
+    prompt: Sequence[int],
+    ids: Sequence[int],
+    rows: int,
+    vocabulary: int | None = None,
+) -> Iterator[Tensor]:
+    """A model's scores [1, V] float32 before each new token, the text fed `rows` tokens a pass.
+
+    With `vocabulary` they stand on that many ids, as a draft's do on its target's.
+    """
     session.restart()
     logits = session.forward(prompt, last_only=True)
     session.rollback(0)
-    yield warper.scores(prompt, logits)
+    yield warper.scores(prompt, logits if vocabulary is None else fit(logits, vocabulary))
     for first in range(0, len(ids) - 1, rows):
         block = list(ids[first : min(first + rows, len(ids) - 1)])
         logits = session.forward(block)
         session.rollback(0)
+        logits = logits if vocabulary is None else fit(logits, vocabulary)
         scores = warper.scores([*prompt, *ids[: first + len(block)]], logits)
         yield from scores.split(1)
 
@@ -94,8 +105,7 @@ def text_law(session: Session, warper: Warper, prompt: Sequence[int], ids: Seque
     """The warped law of each new token under a model, on the target's vocabulary, from one pass over the text."""
     columns: list[tuple[float, float, float, float]] = []
     close = NEAR_TIE.get(session.model.dtype, 1e-3)
-    for t, scores in enumerate(along(session, warper, prompt, ids, max(1, len(ids)))):
-        scores = fit(scores, vocabulary)
+    for t, scores in enumerate(along(session, warper, prompt, ids, max(1, len(ids)), vocabulary)):
         best = scores.topk(2, dim=-1)
         near = float(best.values[0, 0] - best.values[0, 1]) < close and ids[t] in best.indices[0].tolist()
         p = warper.warp(scores)[0].double()

@@ -61,8 +61,8 @@ def decode_batch(
     whole = Laps(sync)
     target = RaggedSession(model)
     target.restart(len(requests))
-    for request, logits in zip(requests, target.forward([r.ids for r in requests]), strict=True):
-        request.take(NOTHING, logits[-1:])
+    for request, logits in zip(requests, target.forward([r.ids for r in requests], last_only=True), strict=True):
+        request.take(NOTHING, logits)
     if drafter is not None:
         drafter.start(requests, target)
     whole.lap("prefill")
@@ -141,7 +141,7 @@ class BatchChain:
         self._target = target
         if self._layers is None:
             self._session.restart(len(requests))
-            self._session.forward([request.ids[:-1] for request in requests])
+            self._session.forward([request.ids[:-1] for request in requests], last_only=True)
 
     def propose(self, requests: Sequence[Request], reach: Sequence[int]) -> list[Proposal]:
         """reach[i] tokens for each row; rows that want fewer sit out the later rounds."""

@@ -14,10 +14,16 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from transformers import AutoConfig, AutoModelForCausalLM, PreTrainedConfig, PreTrainedModel
+from transformers import (
+    MODEL_FOR_CAUSAL_LM_MAPPING,
+    AutoConfig,
+    AutoModelForCausalLM,
+    PreTrainedConfig,
+    PreTrainedModel,
+)
 
 from specq.core.errors import SpecqError, Unsupported
-from specq.decoding.session import Keep, Session
+from specq.decoding.session import Keep, Session, no_cache, takes
 
 TOLERANCE = 1e-3
 """Largest change of a logit that counts as equal, as a share of the largest logit, in float32."""
@@ -47,6 +53,18 @@ SMALL: dict[str, int] = {
 
 _VERDICTS: dict[tuple[str, Keep], str | None] = {}
 """What was found in this process, by config: several arms ask about the same model."""
+
+
+def check_cache(folder: Path) -> None:
+    """Refuse a model that keeps its state elsewhere than in a key-value cache; loads no weights.
+
+    Raises:
+        Unsupported: names the model's class.
+    """
+    config = AutoConfig.from_pretrained(folder, local_files_only=True, trust_remote_code=False)
+    kind: Any = MODEL_FOR_CAUSAL_LM_MAPPING.get(type(config), None)
+    if kind is not None and not takes(kind, "past_key_values"):
+        raise Unsupported(no_cache(kind.__name__))
 
 
 def check_rollback(folder: Path, *, drafting: bool) -> None:

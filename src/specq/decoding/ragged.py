@@ -46,8 +46,12 @@ class RaggedSession:
         self.cache.layers = other.cache.layers[:layers]
         self.valid, self.lengths = other.valid.clone(), list(other.lengths)
 
-    def forward(self, tokens: Sequence[Sequence[int]]) -> list[Tensor]:
-        """Feed each row its tokens (none is allowed); logits [r, V] for the r tokens of each row."""
+    def forward(self, tokens: Sequence[Sequence[int]], *, last_only: bool = False) -> list[Tensor]:
+        """Feed each row its tokens (none is allowed).
+
+        Returns:
+            logits [r, V] for the r tokens of each row; with last_only [1, V] of the last, and no row may be empty.
+        """
         width = max(len(row) for row in tokens)
         # As in Session: ids beyond a less padded draft's rows are read as its last row.
         batch = torch.tensor([[*row, *[0] * (width - len(row))] for row in tokens], device=self.device)
@@ -59,14 +63,21 @@ class RaggedSession:
         # Padding repeats the row's last position, so that it never leaves the context.
         position = start + torch.minimum(column, (count[:, None] - 1).clamp(min=0))
         self.valid = torch.cat([self.valid, live], dim=1)
+        # A prefill's logits of all tokens may be larger than the model: only the columns that end a row are computed.
+        ends = sorted({len(row) - 1 for row in tokens})
+        cut = last_only and takes(self.model, "logits_to_keep")
         logits = self.model(
             input_ids=batch,
             attention_mask=self.valid.long(),
             position_ids=position,
             past_key_values=self.cache,
             use_cache=True,
+            **({"logits_to_keep": torch.tensor(ends, device=self.device)} if cut else {}),
         ).logits
         self.lengths = [length + len(row) for length, row in zip(self.lengths, tokens, strict=True)]
+        if last_only:
+            at = [ends.index(len(row) - 1) if cut else len(row) - 1 for row in tokens]
+            return [logits[i, column : column + 1] for i, column in enumerate(at)]
         return [logits[i, : len(row)] for i, row in enumerate(tokens)]
 
     def rollback(self, counts: Sequence[int]) -> None:

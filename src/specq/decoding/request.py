@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerBase
 
 OnStep = Callable[[Step], None]
+STOP_MARGIN = 8
 
 
 @dataclass(slots=True)
@@ -73,11 +74,9 @@ class Request:
     def _verify(self, proposal: Proposal, text: Sequence[int], logits: Tensor) -> tuple[int, int]:
         n = len(proposal.ids)
         if self.warper.greedy:
-            best = self.warper.argmax(text, logits).tolist()
-            accepted = 0
-            while accepted < n and proposal.ids[accepted] == best[accepted]:
-                accepted += 1
-            return accepted, best[accepted]
+            best = self.warper.argmax(text, logits).cpu()
+            found = rules.greedy(best[None], torch.tensor([proposal.ids], dtype=torch.long), torch.tensor([n]))
+            return int(found.accepted), int(found.token)
         p = self.warper.probs(text, logits)
         if n == 0:
             u = torch.tensor([self.streams.token.random()], dtype=torch.float64)
@@ -108,8 +107,10 @@ class Request:
         return len(tokens)
 
     def _stopped(self) -> bool:
-        # Decoded whole: a stop string may straddle tokens, blocks and half a UTF-8 sequence.
-        text = self.tokenizer.decode(self.new_ids)
+        # A stop string may straddle tokens, blocks and half a UTF-8 sequence. A token has a byte at least, so
+        # this many of the last hold it, and a few more what a tokenizer trims at the start.
+        most = max(len(stop.encode()) for stop in self.sampling.stop) + STOP_MARGIN
+        text = str(self.tokenizer.decode(self.new_ids[-most:]))
         return any(stop in text for stop in self.sampling.stop)
 
     def _keep_logprobs(self, text: Sequence[int], logits: Tensor, at: int, emitted: int) -> None:

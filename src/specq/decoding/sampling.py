@@ -9,7 +9,7 @@ Shapes: R rows, V vocabulary, T tokens.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import numpy as np
 import torch
@@ -39,14 +39,9 @@ class Warper:
     def __init__(self, sampling: Sampling, *, prompt_tokens: int, eos_ids: Sequence[int]) -> None:
         self.sampling = sampling
         self.greedy = sampling.temperature == 0.0
-        self._before: list[RepetitionPenaltyLogitsProcessor | MinNewTokensLengthLogitsProcessor] = []
-        if sampling.repetition_penalty != 1.0:
-            self._before.append(RepetitionPenaltyLogitsProcessor(float(sampling.repetition_penalty)))
-        self._min_length = prompt_tokens + sampling.min_new_tokens
-        if sampling.min_new_tokens > 0 and eos_ids:
-            self._before.append(
-                MinNewTokensLengthLogitsProcessor(prompt_tokens, sampling.min_new_tokens, list(eos_ids))
-            )
+        self._prompt_tokens, self._eos_ids = prompt_tokens, list(eos_ids)
+        self._needs_text = sampling.repetition_penalty != 1.0 or (sampling.min_new_tokens > 0 and bool(eos_ids))
+        self._processors: list[Callable[[Tensor, Tensor], Tensor]] | None = None
 
     def scores(self, ids: Sequence[int], logits: Tensor) -> Tensor:
         """Logits after penalties and minimum length, before temperature.
@@ -68,7 +63,7 @@ class Warper:
                 f"after {len(ids)} tokens: try dtype float32, or check the weights"
             )
         scores = logits.float()
-        if not self._before:
+        if not self._needs_text:
             return scores
         rows = scores.shape[0]
         every = torch.tensor([list(ids)], dtype=torch.long, device=scores.device)
@@ -76,16 +71,33 @@ class Warper:
         for r in range(rows):
             row = scores[r : r + 1]
             prefix = every[:, : len(ids) - (rows - 1) + r]
-            for processor in self._before:
+            for processor in self._after_text(scores.device):
                 row = processor(prefix, row)
             out.append(row)
         return torch.cat(out)
+
+    def _after_text(self, device: torch.device) -> list[Callable[[Tensor, Tensor], Tensor]]:
+        """The processors that look at the text; made where the logits are, since one keeps a tensor."""
+        if self._processors is None:
+            self._processors = []
+            sampling = self.sampling
+            if sampling.repetition_penalty != 1.0:
+                self._processors.append(RepetitionPenaltyLogitsProcessor(float(sampling.repetition_penalty)))
+            if sampling.min_new_tokens > 0 and self._eos_ids:
+                self._processors.append(
+                    MinNewTokensLengthLogitsProcessor(
+                        self._prompt_tokens, sampling.min_new_tokens, self._eos_ids, device=str(device)
+                    )
+                )
+        return self._processors
 
     def warp(self, scores: Tensor) -> Tensor:
         """Scores to probabilities [R, V] float32; at temperature 0 one-hot at the argmax (first wins)."""
         if self.greedy:
             return torch.zeros_like(scores).scatter_(1, scores.argmax(dim=-1, keepdim=True), 1.0)
-        return warp(scores, self.sampling)
+        # mps has no float64, which drawing needs: there probabilities go to the CPU.
+        p = warp(scores, self.sampling)
+        return p.cpu() if p.device.type == "mps" else p
 
     def probs(self, ids: Sequence[int], logits: Tensor) -> Tensor:
         """`warp` of `scores`."""
@@ -93,7 +105,7 @@ class Warper:
 
     def argmax(self, ids: Sequence[int], logits: Tensor) -> Tensor:
         """The best token of each row, [R]; the lowest id wins a tie, as in transformers."""
-        if self._before:
+        if self._needs_text:
             return self.scores(ids, logits).argmax(dim=-1)
         # bfloat16 to float32 keeps order, so the argmax needs no copy of the logits.
         best, token = logits.max(dim=-1)
@@ -156,8 +168,13 @@ def draw(probs: Tensor, u: Tensor) -> Tensor:
     """
     cdf = probs.cumsum(dim=-1, dtype=torch.float64)
     goal = (u.to(cdf.device, torch.float64) * cdf[..., -1]).unsqueeze(-1)
-    # u < 1, so the goal stays below the total: the first sum above it belongs to a token of positive probability.
-    return torch.searchsorted(cdf, goal, right=True).squeeze(-1)
+    # u < 1, so the goal stays below the total, and the first sum above it belongs to a token of positive
+    # probability where sums never fall, as on the CPU. A parallel scan may let one fall by an ulp.
+    token = torch.searchsorted(cdf, goal, right=True).clamp_(max=probs.shape[-1] - 1)
+    if probs.device.type != "cpu":
+        empty = probs.gather(-1, token) <= 0
+        token = torch.where(empty, probs.argmax(dim=-1, keepdim=True), token)
+    return token.squeeze(-1)
 
 
 class Streams:

@@ -30,6 +30,8 @@ class Session:
     """
 
     def __init__(self, model: PreTrainedModel, *, keep: Keep = "window") -> None:
+        if not takes(model, "past_key_values"):
+            raise Unsupported(no_cache(type(model).__name__))
         self.model = model
         self.keep = keep
         weight = embedding(model)
@@ -80,7 +82,15 @@ def embedding(model: PreTrainedModel) -> Tensor:
     return weight
 
 
-def takes(model: PreTrainedModel, argument: str) -> bool:
+def no_cache(name: str) -> str:
+    """Why a model whose forward takes no key-value cache cannot be run."""
+    return (
+        f"{name} keeps its state in a cache of its own kind, not in past_key_values, and specq would lose it "
+        "between passes: use a model with attention (hybrids run without a draft)"
+    )
+
+
+def takes(model: PreTrainedModel | type[PreTrainedModel], argument: str) -> bool:
     """Whether the model's forward has an argument of that name."""
     return argument in inspect.signature(model.forward).parameters
 
@@ -114,6 +124,10 @@ def shallow(model: PreTrainedModel, layers: int) -> PreTrainedModel:
 def _copy_path(module: nn.Module, config: PreTrainedConfig, total: int, layers: int, found: list[str]) -> nn.Module:
     """Copy the modules that lie on the way to the layer list; everything else stays shared."""
     view = copy.copy(module)
+    if "_old_forward" in view.__dict__:
+        # accelerate bound the original's forward to it; the view must run its own. Its parts keep their hooks.
+        for name in ("forward", "_old_forward", "_hf_hook"):
+            view.__dict__.pop(name, None)
     view._modules = dict(module._modules)
     if hasattr(module, "config"):
         view.__dict__["config"] = config

@@ -10,8 +10,6 @@ from dataclasses import dataclass
 from types import TracebackType
 from typing import Protocol, Self
 
-import numpy as np
-
 from specq.core.types import DraftSpec, Generation, Method, Prompt, Rule, Sampling, Step
 
 OnStep = Callable[[Step], None]
@@ -27,22 +25,6 @@ class Capabilities:
     step_traces: bool
     logprobs: bool
     batches: bool
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Scores:
-    """Teacher-forced scores of one sequence after warping.
-
-    For each scored position t, [T] each: log-probability of the token that stands there, the
-    argmax, its margin over the second best logit, the entropy (nats) and the variance of
-    -log p under p.
-    """
-
-    logprob: np.ndarray
-    argmax: np.ndarray
-    margin: np.ndarray
-    entropy: np.ndarray
-    variance: np.ndarray
 
 
 class Decoder(Protocol):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from types import TracebackType
 from typing import Any, Self
 
@@ -16,6 +17,7 @@ from specq.core.hashes import seed_of
 from specq.core.records import Audited, FirstTokens, GapNoise, Sampled
 from specq.core.types import METHODS, RULES, DraftSpec, Generation, Prompt, Sampling
 from specq.decoding import audit
+from specq.decoding.probe import check_cache
 from specq.decoding.sampling import Warper
 from specq.decoding.session import Session, shallow
 from specq.engines.base import Capabilities
@@ -60,10 +62,16 @@ class HFEngine:
     def open(self, model: str | Resolved) -> HFTarget:
         """Load a model by reference; raises ModelError before anything heavy happens if it cannot work."""
         resolved = refs.resolve(model) if isinstance(model, str) else model
-        return HFTarget(self, resolved, *self.load(resolved, self.dtype))
+        return HFTarget(self, resolved, self.load(resolved, self.dtype))
 
-    def load(self, resolved: Resolved, dtype: str) -> tuple[PreTrainedModel, int]:
-        """The model in eval mode, packed where that pays, and the bytes of its weights as loaded."""
+    def load(self, resolved: Resolved, dtype: str) -> Loaded:
+        """The model in eval mode, packed where that pays.
+
+        Raises:
+            Unsupported: it keeps its state elsewhere than in a key-value cache.
+            ModelError: transformers cannot load it, or weights are missing.
+        """
+        check_cache(resolved.folder)
         placed: dict[str, Any] = {"device_map": self.device_map} if self.device_map else {}
         try:
             loaded: Any = AutoModelForCausalLM.from_pretrained(
@@ -89,17 +97,27 @@ class HFEngine:
         if not self.device_map:
             torch.nn.Module.to(model, self.device)
         weight_bytes = sum(p.numel() * p.element_size() for p in model.parameters())
-        if self.packed and self.device == "cpu" and not self.device_map:
-            pack(model)
-        return model, weight_bytes
+        linears = sum(isinstance(module, torch.nn.Linear) for module in model.modules())
+        packed = pack(model) if self.packed and self.device == "cpu" and not self.device_map else 0
+        notes = (f"packed {packed} of {linears} linear layers",) if packed else ()
+        return Loaded(model=model, weight_bytes=weight_bytes, notes=notes)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Loaded:
+    """A model as it was loaded: the bytes of its weights, and what was done to them."""
+
+    model: PreTrainedModel
+    weight_bytes: int
+    notes: tuple[str, ...]
 
 
 class HFTarget:
     """A loaded target, and the drafts that were loaded beside it. Closing it frees them all."""
 
-    def __init__(self, engine: HFEngine, resolved: Resolved, model: PreTrainedModel, weight_bytes: int) -> None:
-        self.weight_bytes = weight_bytes
-        self.engine, self.resolved, self.model = engine, resolved, model
+    def __init__(self, engine: HFEngine, resolved: Resolved, loaded: Loaded) -> None:
+        self.engine, self.resolved, self.model = engine, resolved, loaded.model
+        self.weight_bytes, self.notes = loaded.weight_bytes, loaded.notes
         self.tokenizer: PreTrainedTokenizerBase = tokenizers.load(resolved)
         self.facts = model_facts.facts(resolved)
         self.eos_ids: tuple[int, ...] = self.facts.eos_ids
@@ -157,8 +175,12 @@ class HFTarget:
             resolved = self.resolved if draft.model == "self" else refs.resolve(draft.model)
             if draft.model != "self":
                 tokenizers.compare(self.tokenizer, tokenizers.load(resolved))
-            self._drafts[key], _ = self.engine.load(resolved, dtype)
+            self._drafts[key] = self.engine.load(resolved, dtype).model
         return self._drafts[key]
+
+    def ends(self, sampling: Sampling) -> tuple[int, ...]:
+        """The tokens that end a generation: the sampling's own, else the model's."""
+        return self.eos_ids if sampling.eos_ids is None else sampling.eos_ids
 
     def describe(self) -> dict[str, Any]:
         """The fields of records.LoadedModel less `process` and `role`; sizes are those of the loaded tensors."""
@@ -171,13 +193,13 @@ class HFTarget:
             "parameters": self.facts.parameters,
             "dtype": dtype,
             "sha256": self.facts.weights_sha256,
-            "notes": self.facts.notes,
+            "notes": (*self.facts.notes, *self.notes),
         }
 
     def gap_noise(self, prompt: Prompt, ids: Sequence[int], rows: int) -> GapNoise:
         """The baseline against itself: its own text in one-row passes and in passes of `rows` rows."""
         moves, ties = audit.gap_moves(*self._plain(prompt), prompt.ids, ids, rows)
-        rounded = tuple(round(move, 5) for move in moves)
+        rounded = tuple(float(f"{move:.4g}") for move in moves)
         return GapNoise(prompt=prompt.id, rows=rows, positions=len(moves), ties=ties, moves=rounded)
 
     def audit_greedy(self, arm: str, prompt: Prompt, ids: Sequence[int], baseline_ids: Sequence[int]) -> Audited:
@@ -192,7 +214,7 @@ class HFTarget:
             prompt=prompt.id,
             positions=len(ids),
             first_difference=first,
-            gaps=tuple((t, round(gap, 5)) for t, gap in gaps),
+            gaps=tuple((t, float(f"{gap:.4g}")) for t, gap in gaps),
         )
 
     def audit_sampled(
@@ -234,7 +256,10 @@ class HFTarget:
         decoder = self.decoder(draft)
         seeds = [dataclasses.replace(sampling, seed=seed_of(sampling.seed, "first tokens", i)) for i in range(draws)]
         requests = [decoder.request(longer, seed) for seed in seeds]
-        cells, counts, expected = audit.first_tokens(requests, decoder.session, decoder.drafter(), decoder.k)
+        # Rolled back twice after a pass, which a window would not survive; an early exit's session keeps all anyway.
+        shared = draft is not None and draft.method == "early_exit"
+        session = decoder.session if shared else Session(self.model, keep="everything")
+        cells, counts, expected = audit.first_tokens(requests, session, decoder.drafter(), decoder.k)
         return FirstTokens(
             arm=arm,
             prompt=prompt.id,
@@ -246,7 +271,8 @@ class HFTarget:
 
     def _plain(self, prompt: Prompt, sampling: Sampling | None = None) -> tuple[Session, Warper]:
         """A fresh session of the target, and the warper of a request."""
-        warper = Warper(sampling or Sampling(), prompt_tokens=len(prompt.ids), eos_ids=self.eos_ids)
+        chosen = sampling or Sampling()
+        warper = Warper(chosen, prompt_tokens=len(prompt.ids), eos_ids=self.ends(chosen))
         return Session(self.model), warper
 
 

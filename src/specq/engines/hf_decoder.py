@@ -17,6 +17,7 @@ from specq.decoding.request import Request
 from specq.decoding.session import Session
 from specq.engines.base import OnStep
 from specq.models import refs
+from specq.models.facts import facts
 
 if TYPE_CHECKING:
     from specq.engines.hf import HFTarget
@@ -28,11 +29,13 @@ class HFDecoder:
     def __init__(self, target: HFTarget, draft: DraftSpec | None) -> None:
         self.target, self.draft = target, draft
         self.k = 0 if draft is None else draft.k
+        self._contexts = [target.facts.context]
         if draft is not None:
             check_rollback(target.resolved.folder, drafting=draft.method == "early_exit")
             if draft.method == "model" and draft.model is not None:
                 drafting = target.resolved if draft.model == "self" else refs.resolve(draft.model)
                 check_rollback(drafting.folder, drafting=True)
+                self._contexts.append(facts(drafting).context)
         shares_cache = draft is not None and draft.method == "early_exit"
         self.session = Session(target.model, keep="everything" if shares_cache else "window")
         self.drafter = self._drafter(draft)
@@ -70,12 +73,13 @@ class HFDecoder:
     def request(
         self, prompt: Prompt, sampling: Sampling, on_step: OnStep | None = None, logprobs: bool = False
     ) -> Request:
-        """A request of this decoder, checked against the context."""
-        check_prompt(prompt, sampling, self.target.facts.context, self.target.vocabulary)
+        """A request of this decoder, checked against the contexts of target and draft."""
+        for context in self._contexts:
+            check_prompt(prompt, sampling, context, self.target.vocabulary)
         return Request(
             prompt=prompt,
             sampling=sampling,
-            eos_ids=self.target.eos_ids if sampling.eos_ids is None else sampling.eos_ids,
+            eos_ids=self.target.ends(sampling),
             tokenizer=self.target.tokenizer,
             rule="rejection" if self.draft is None else self.draft.rule,
             want_logprobs=logprobs,

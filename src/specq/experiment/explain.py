@@ -44,7 +44,7 @@ def _line(item: ErrorDetails, model: type[BaseModel]) -> str:
         )
     if kind == "extra_forbidden":
         known = sorted(_keys(model, loc[:-1]))
-        return f"{table}{key}: unknown key{nearest(key, known)} Known keys: {', '.join(known)}"
+        return f"{table}{key}: unknown key{nearest(key, known) or ';'} known keys: {', '.join(known)}"
     field = _field(model, loc)
     return f"{table}{key} = {_shown(item['input'])}: allowed is {_allowed(field, ranged='_than' in kind)}"
 

@@ -59,6 +59,6 @@ def _check_lever(levers: Any, path: Path, paths: Sequence[Path]) -> None:
     if ("levers", path[1]) in paths or ("levers", path[1], "method") in paths:
         return
     raise ConfigError(
-        f'--set {".".join(path)}: no lever is called "{path[1]}"{nearest(path[1], levers)} '
-        f"Allowed: {', '.join(levers) or 'none'}; a new lever needs its kind and method set too"
+        f'--set {".".join(path)}: no lever is called "{path[1]}"{nearest(path[1], levers) or ";"} '
+        f"allowed: {', '.join(levers) or 'none'}; a new lever needs its kind and method set too"
     )

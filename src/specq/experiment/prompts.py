@@ -1,7 +1,7 @@
 """Prompt files: one JSON object a line, in specq's own format or Spec-Bench's.
 
 specq's own: `id`, then `messages` (a list of role and content) or `prompt` (text that goes to
-the model as it stands), and `tags` (a list; the first one is the prompt's kind in reports).
+the model as it stands), and `tags` (a list; reports split by each of them).
 Spec-Bench's: `question_id`, `category` and `turns`, of which the first turn is taken.
 """
 
@@ -81,7 +81,9 @@ def _item(line: str, *, where: str) -> Item:
     known = _SPEC_BENCH_KEYS if spec_bench else _OWN_KEYS
     for key in value:
         if key not in known:
-            raise PromptError(f'{where}: unknown key "{key}"{nearest(key, known)} Known keys: {", ".join(known)}')
+            raise PromptError(
+                f'{where}: unknown key "{key}"{nearest(key, known) or ";"} known keys: {", ".join(known)}'
+            )
     item = _of_spec_bench(value, where) if spec_bench else _of_own(value, where)
     for text in (item.id, item.prompt, *item.tags, *(message["content"] for message in item.messages)):
         try:
@@ -124,7 +126,9 @@ def _message(message: Any, where: str) -> dict[str, str]:
         raise PromptError(f"{where}: a message that is no object; allowed is an object with role and content")
     for key in message:
         if key not in _MESSAGE_KEYS:
-            raise PromptError(f'{where}: unknown message key "{key}"{nearest(key, _MESSAGE_KEYS)} Known: role, content')
+            raise PromptError(
+                f'{where}: unknown message key "{key}"{nearest(key, _MESSAGE_KEYS) or ";"} known keys: role, content'
+            )
     role = message.get("role")
     if role not in ROLES:
         raise PromptError(f"{where}: role {json.dumps(role)}: allowed is {', '.join(ROLES)}")

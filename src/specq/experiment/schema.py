@@ -206,7 +206,7 @@ class Experiment(Table):
             if name not in self.levers:
                 known = ("each", *self.levers)
                 raise ValueError(
-                    f'arms.run: no lever is called "{name}"{nearest(name, known)} Allowed: {", ".join(known)}'
+                    f'arms.run: no lever is called "{name}"{nearest(name, known) or ";"} allowed: {", ".join(known)}'
                 )
         if len(set(names)) < len(names):
             raise ValueError(f'arms.run: "{entry}" names one lever twice; name each once')

@@ -123,14 +123,15 @@ def of_run(run: RunFile) -> Report:
             )
     objective = str(run.setting("objective", "minimise", default="tpot_s"))
     processes = len({turn[0] for base in bases for turn in base})
-    verdicts = decide(cases, objective, run.setting("floor", default={}), processes)
+    audited = bool(run.setting("audit", "enabled", default=True))
+    verdicts = decide(cases, objective, run.setting("floor", default={}), processes, audited=audited)
     null = _null(run, arms)
     return Report(
         run=run.folder.name,
         question=str(run.info["question"]),
         experiment=str(run.info["experiment"]),
         complete=not run.missing,
-        flags=(*facts.flags(run), *broken, *_null_flags(null), *_arm_flags(arms)),
+        flags=(*facts.flags(run), *broken, *_null_flags(null), *_baseline_audits(arms, baselines), *_arm_flags(arms)),
         baseline=baseline,
         null=null,
         workload=facts.workload(run, bases),
@@ -172,6 +173,9 @@ def _arm(
     prompts = len({g.prompt for g in own.values()})
     if audit.status != "missing" and audit.prompts < prompts:
         flags.append(f"{audit.prompts} of {prompts} prompts are audited")
+    changed, later = invariants.later_answers(own.values(), [prompt for prompt, _ in audit.kinds])
+    if changed:
+        flags.append(f"{changed} of {later} later answers differ from the audited one")
     first = list(run.generated[run.baselines[0]].values()) if run.baselines else []
     report = ArmReport(
         id=id,
@@ -217,6 +221,11 @@ def _null_flags(null: tuple[Measure, ...]) -> list[str]:
         for measure in null
         if measure.low is not None and measure.high is not None and not measure.low <= 1 <= measure.high
     ]
+
+
+def _baseline_audits(arms: list[ArmReport], baselines: list[str]) -> list[str]:
+    """Audits of the baselines that failed or broke: no verdict would tell of them."""
+    return [f"{arm.id}: {arm.audit.sentence()}" for arm in arms if arm.id in baselines and arm.audit.reasons]
 
 
 def _arm_flags(arms: list[ArmReport]) -> list[str]:

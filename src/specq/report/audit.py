@@ -2,38 +2,50 @@
 
 At temperature 0 each prompt is identical, a tie or diverged: a gap between the arm's token and
 the baseline's is a tie when it is at most twice the p99 of how far such gaps move between
-one-row and block passes in this run. More ties than the baseline shows against itself fail as
-well, for a cache that is off by one hides among ties. Above temperature 0 the surprise of the
-arm's text, its step count and its early tokens are tested against their exact laws.
+one-row and block passes in this run. More ties than the baseline shows against itself count as
+diverged, for a cache that is off by one hides among ties; so does a text that agrees with the
+baseline's as far as both go but is shorter or longer. Above temperature 0 the surprise of the
+arm's text, its step count and its early tokens are tested against their exact laws. An audit that
+broke is no audit: its arm's status is "missing", and the reason stands with it.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import Literal
 
 import numpy as np
 
-from specq.core.records import Audited, FirstTokens, GapNoise, Generated, Sampled
+from specq.core.records import Audited, Failed, FirstTokens, GapNoise, Sampled
 from specq.report.runfile import RunFile
 from specq.stats.counts import fisher_more, g_test, tv_upper
 
 TIE_FACTOR = 2.0
-MORE_TIES_P = 0.01
+# Error levels: a sound arm fails one of these tests in about one run of ten thousand.
+MORE_TIES_P = 1e-4
 Z_LIMIT = 4.0
 FIRST_TOKEN_P = 1e-4
+# A law below this is no law but what rounding leaves of a token that truncation cut.
+EDGE = 1e-6
+EDGE_SHARE, EDGE_DRAWS = 0.02, 2
+# How the error of an audit that broke begins, in Failed records.
+BROKEN = "audit "
 
 Status = Literal["passed", "failed", "missing"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FirstTokenTest:
-    """Early tokens over repeated seeds at one prompt: G-test and an upper 95 % bound of the distance."""
+    """Early tokens over repeated seeds at one prompt: G-test and an upper 95 % bound of the distance.
+
+    `outside` counts draws of tokens that the law leaves less than 1e-6; the G-test is of the others.
+    """
 
     prompt: str
     draws: int
+    outside: int
     p: float
     tv_upper: float
 
@@ -74,7 +86,7 @@ class Audit:
         if self.status == "failed":
             return "the audit failed: " + "; ".join(self.reasons)
         if self.status == "missing":
-            return "outputs were not audited"
+            return "outputs were not audited" + (f" ({'; '.join(self.reasons)})" if self.reasons else "")
         if self.kinds:
             ties = self.count("tie")
             return f"outputs untouched ({self.count('identical')} identical, {ties} tie{'' if ties == 1 else 's'})"
@@ -86,35 +98,59 @@ class Audit:
 
 def of_arm(run: RunFile, arm: str) -> Audit:
     """The audit of one arm by the run's temperature."""
+    broken = _broken(run, arm)
     if run.greedy:
-        reference = list(run.generated.get(run.baselines[0], {}).values()) if run.baselines else []
-        own = list(run.generated.get(arm, {}).values())
-        audited = [record for record in run.of(Audited) if record.arm == arm]
-        return greedy(audited, run.of(GapNoise), shorter_than(own, reference))
-    scored = run.of(Sampled)
-    baseline = [record for record in scored if record.arm in run.baselines[:1]]
-    mine = [record for record in scored if record.arm == arm]
-    return sampled(mine, [record for record in run.of(FirstTokens) if record.arm == arm], baseline)
+        base = run.generated.get(run.baselines[0], {}) if run.baselines else {}
+        # The audit takes the answers of the first process and repeat.
+        lengths = {prompt: g.new_tokens for (process, prompt, repeat), g in base.items() if process == repeat == 0}
+        noise = run.of(GapNoise)
+        if broken and not noise:
+            # Without any noise every tie would pass for a divergence.
+            return Audit(status="missing", reasons=broken)
+        found = greedy([record for record in run.of(Audited) if record.arm == arm], noise, lengths)
+    else:
+        scored = run.of(Sampled)
+        baseline = [record for record in scored if record.arm in run.baselines[:1]]
+        mine = [record for record in scored if record.arm == arm]
+        found = sampled(mine, [record for record in run.of(FirstTokens) if record.arm == arm], baseline)
+    return replace(found, status="missing", reasons=broken) if broken and found.status != "failed" else found
 
 
-def shorter_than(arm: Sequence[Generated], baseline: Sequence[Generated]) -> frozenset[str]:
-    """Prompts at which the arm ended before the baseline without the model's own stop.
-
-    Scoring what stands in a text cannot see what is missing at its end.
-    """
-    lengths = {(g.process, g.prompt, g.repeat): g.new_tokens for g in baseline}
-    return frozenset(
-        g.prompt for g in arm if g.finish == "length" and g.new_tokens < lengths.get((g.process, g.prompt, g.repeat), 0)
+def _broken(run: RunFile, arm: str) -> tuple[str, ...]:
+    """Audits of an arm that raised, and those of the noise it is held against; none that a resume made good."""
+    first = next(iter(run.baselines), "")
+    made = {
+        (type(r).__name__, getattr(r, "arm", first), r.prompt, getattr(r, "repeat", 0))
+        for r in run.records
+        if isinstance(r, GapNoise | Audited | Sampled | FirstTokens)
+    }
+    kinds: dict[str, list[Failed]] = {}
+    for record in run.of(Failed):
+        kind = record.error.removeprefix(BROKEN).split(":")[0]
+        mine = record.arm == arm or kind == GapNoise.__name__
+        if mine and is_audit(record) and (kind, record.arm, record.prompt, record.repeat) not in made:
+            kinds.setdefault(record.error.removeprefix(BROKEN), []).append(record)
+    return tuple(
+        f"the audit broke {len(group)} times, first on prompt {group[0].prompt}: {error}: {group[0].message}"
+        for error, group in kinds.items()
     )
 
 
-def greedy(audited: Sequence[Audited], noise: Sequence[GapNoise], short: frozenset[str] = frozenset()) -> Audit:
-    """The audit at temperature 0; without measured noise no gap passes for a tie."""
+def is_audit(record: Failed) -> bool:
+    """Whether an audit raised, not a sample."""
+    return record.error.startswith(BROKEN)
+
+
+def greedy(audited: Sequence[Audited], noise: Sequence[GapNoise], lengths: Mapping[str, int] | None = None) -> Audit:
+    """The audit at temperature 0; without measured noise no gap passes for a tie.
+
+    `lengths` are the new tokens of the baseline's answer to each prompt.
+    """
     if not audited:
         return Audit(status="missing")
     moves = [move for record in noise for move in record.moves]
     limit = TIE_FACTOR * float(np.quantile(moves, 0.99)) if moves else 0.0
-    kinds = tuple((record.prompt, "diverged" if record.prompt in short else _kind(record, limit)) for record in audited)
+    kinds = [(record.prompt, _kind(record, limit, (lengths or {}).get(record.prompt))) for record in audited]
     gaps = [gap for record in audited for _, gap in record.gaps]
     positions, ties = sum(record.positions for record in audited), sum(gap <= limit for gap in gaps)
     noise_positions, noise_ties = sum(record.positions for record in noise), sum(record.ties for record in noise)
@@ -122,9 +158,13 @@ def greedy(audited: Sequence[Audited], noise: Sequence[GapNoise], short: frozens
     diverged = [prompt for prompt, kind in kinds if kind == "diverged"]
     reasons = []
     if diverged:
-        largest = f"the largest gap is {max(gaps):.3g} logits where ties end at {limit:.3g}" if gaps else "an early end"
-        reasons.append(f"{len(diverged)} of {len(kinds)} prompts diverged, first {diverged[0]}; {largest}")
+        beyond = max(gaps, default=0.0)
+        why = f"the largest gap is {beyond:.3g} logits where ties end at {limit:.3g}"
+        if beyond <= limit:
+            why = "the texts agree but one is longer"
+        reasons.append(f"{len(diverged)} of {len(kinds)} prompts diverged, first {diverged[0]}; {why}")
     if p is not None and p < MORE_TIES_P:
+        kinds = [(prompt, "diverged" if kind == "tie" else kind) for prompt, kind in kinds]
         reasons.append(
             f"{ties} ties in {positions} positions, the baseline against itself has {noise_ties} in {noise_positions} "
             f"(p = {p:.2g}): as a cache that is off by one looks"
@@ -134,7 +174,7 @@ def greedy(audited: Sequence[Audited], noise: Sequence[GapNoise], short: frozens
         reasons=tuple(reasons),
         prompts=len(kinds),
         positions=positions,
-        kinds=kinds,
+        kinds=tuple(kinds),
         ties=ties,
         noise_ties=noise_ties,
         noise_positions=noise_positions,
@@ -151,15 +191,7 @@ def sampled(scored: Sequence[Sampled], first: Sequence[FirstTokens], baseline: S
         return Audit(status="missing")
     surprise_z = _z(sum(r.surprise for r in scored), sum(r.surprise_variance for r in scored))
     steps_z = _z(sum(r.steps - r.steps_mean for r in scored), sum(r.steps_variance for r in scored))
-    tests = tuple(
-        FirstTokenTest(
-            prompt=record.prompt,
-            draws=record.draws,
-            p=g_test(record.counts, record.expected),
-            tv_upper=tv_upper(record.counts, record.expected),
-        )
-        for record in first
-    )
+    tests = tuple(map(_first_tokens, first))
     reasons = [
         f"{what}: z = {z:+.1f}, allowed is -{Z_LIMIT:.0f} to {Z_LIMIT:.0f}"
         for what, z in (
@@ -173,13 +205,19 @@ def sampled(scored: Sequence[Sampled], first: Sequence[FirstTokens], baseline: S
     of = sum(r.positions for r in baseline) or positions
     if (p := fisher_more(outside, positions, rounded, of)) < MORE_TIES_P:
         reasons.append(
-            f"{outside} of {positions} tokens have no probability under the target, of the baseline's {rounded} of {of} "
-            f"(p = {p:.2g})"
+            f"{outside} of {positions} tokens have no probability under the target, of the baseline's {rounded} "
+            f"of {of} (p = {p:.2g})"
         )
     reasons += [
         f"first tokens at prompt {test.prompt} do not follow the target's law (p = {test.p:.2g}, {test.draws} draws)"
         for test in tests
         if test.p < FIRST_TOKEN_P
+    ]
+    reasons += [
+        f"{test.outside} of {test.draws} first tokens at prompt {test.prompt} have no probability under the target, "
+        f"rounding explains at most {_edge_draws(test.draws)}"
+        for test in tests
+        if test.outside > _edge_draws(test.draws)
     ]
     return Audit(
         status="failed" if reasons else "passed",
@@ -192,8 +230,28 @@ def sampled(scored: Sequence[Sampled], first: Sequence[FirstTokens], baseline: S
     )
 
 
-def _kind(record: Audited, limit: float) -> str:
+def _first_tokens(record: FirstTokens) -> FirstTokenTest:
+    cells = list(zip(record.counts, record.expected, strict=True))
+    inside = [(count, law) for count, law in cells if law >= EDGE]
+    counts, law = [count for count, _ in inside], [p for _, p in inside]
+    return FirstTokenTest(
+        prompt=record.prompt,
+        draws=record.draws,
+        outside=sum(count for count, p in cells if p < EDGE),
+        p=g_test(counts, law) if sum(counts) else 1.0,
+        tv_upper=tv_upper(record.counts, record.expected),
+    )
+
+
+def _edge_draws(draws: int) -> int:
+    return max(EDGE_DRAWS, int(EDGE_SHARE * draws))
+
+
+def _kind(record: Audited, limit: float, length: int | None) -> str:
     if any(gap > limit for _, gap in record.gaps):
+        return "diverged"
+    # Scoring what stands in a text cannot see what is missing at its end, or should not stand there.
+    if record.first_difference is None and length is not None and record.positions != length:
         return "diverged"
     # A text that differs from the baseline's without a gap is a tie that the baseline itself decided otherwise.
     return "identical" if not record.gaps and record.first_difference is None else "tie"

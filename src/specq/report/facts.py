@@ -7,6 +7,7 @@ import statistics
 from collections.abc import Mapping, Sequence
 
 from specq.core.records import Canary, Failed, Generated, LoadedModel, Machine, Memory, Note, WorkerDied
+from specq.report.audit import is_audit
 from specq.report.measures import Measure
 from specq.report.runfile import RunFile
 from specq.report.speed import Arm
@@ -16,11 +17,15 @@ DRIFT_LIMIT = 0.15
 
 
 def baseline_name(run: RunFile) -> str:
-    """The baseline in words: which arms are pooled, engine, dtype, eager or compiled, device."""
+    """The baseline in words: which arms are pooled, engine, dtype, eager or compiled, packed weights, device."""
     target = _target(run)
     dtype = target.dtype if target is not None else str(run.setting("engine", "dtype", default="auto"))
     mode = "compiled" if run.setting("engine", "compile", default=False) else "eager"
+    if target is not None and any(note.startswith("packed ") for note in target.notes):
+        mode += ", packed weights"
     device = next((machine.device for machine in run.of(Machine)), str(run.setting("engine", "device", default="?")))
+    if title := (run.info.get("provenance") or {}).get("device_name"):
+        device += f": {title}"
     names = [arm for arm in run.baselines if run.generated[arm]]
     pooled = (" and ".join(names) or "not run") + (" pooled" if len(names) > 1 else "")
     kind = run.setting("engine", "kind", default="?")
@@ -112,8 +117,8 @@ def of_arm(run: RunFile, arm: str) -> tuple[Measure, ...]:
 
 
 def failed(run: RunFile, arm: str) -> int:
-    """Samples of an arm that raised."""
-    return sum(record.arm == arm for record in run.of(Failed))
+    """Samples of an arm that raised; an audit that raised is no sample."""
+    return sum(record.arm == arm and not is_audit(record) for record in run.of(Failed))
 
 
 def flags(run: RunFile) -> list[str]:

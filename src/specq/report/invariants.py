@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator
 
 from specq.core.records import Generated
 
@@ -57,6 +57,17 @@ def prompts_that_differ(arm: Iterable[Generated], baseline: Iterable[Generated])
         hashes.setdefault(g.prompt, set()).add(g.prompt_sha256)
     differ = {g.prompt for g in arm if g.prompt in hashes and hashes[g.prompt] != {g.prompt_sha256}}
     return tuple(sorted(differ))
+
+
+def later_answers(arm: Iterable[Generated], audited: Collection[str]) -> tuple[int, int]:
+    """How many later answers to the audited prompts differ by hash from the one that was audited, of how many.
+
+    Audited is the first process's first repeat; only at temperature 0 must the others equal it.
+    """
+    own = [g for g in arm if g.prompt in audited]
+    first = {g.prompt: g.output_sha256 for g in own if g.process == g.repeat == 0}
+    later = [g.output_sha256 != first[g.prompt] for g in own if (g.process or g.repeat) and g.prompt in first]
+    return sum(later), len(later)
 
 
 def share_with_same_output(arm: Iterable[Generated], baseline: Iterable[Generated]) -> tuple[int, int]:

@@ -63,7 +63,7 @@ def _null(report: Report) -> Section:
     rows = tuple((m.name, ratio(m.value), interval(m), str(m.n)) for m in report.null)
     return Section(
         title="No difference looks like this here (A/A)",
-        lines=("The baseline's twin against the baseline, measured like any other arm.",) if rows else (),
+        lines=("One baseline against the other; arms are held against both together.",) if rows else (),
         columns=("", "ratio", "95 % interval", "prompts"),
         rows=rows,
     )
@@ -144,7 +144,8 @@ def _draft(arms: Sequence[ArmReport]) -> Section:
 
 
 def _positions(arms: Sequence[ArmReport]) -> Section:
-    longest = max((sum(name.startswith("survival[") for name in arm.measures) for arm in arms), default=0)
+    # An arm that never proposed has no places; its row of dashes says so.
+    longest = max((1, *(sum(name.startswith("survival[") for name in arm.measures) for arm in arms)))
     shown = list(range(1, longest + 1))
     if longest > POSITIONS_SHOWN:
         shown = [*shown[: POSITIONS_SHOWN - 1], longest]

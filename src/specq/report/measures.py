@@ -45,7 +45,7 @@ def of_arm(generations: Sequence[Generated]) -> tuple[Measure, ...]:
     if not generations:
         return ()
     sums = _Sums(generations)
-    has_draft = any(step[1] for g in generations for step in g.steps)
+    has_draft = any(g.rule is not None for g in generations)
     found = [
         sums.ratio("tokens_per_step", "tokens/step", _decoded, _steps, "(n - 1) / steps, pooled"),
         sums.ratio("decode_tokens_per_s", "tokens/s", _decoded, _decode_s, "tokens after the first, pooled"),
@@ -65,7 +65,15 @@ def of_arm(generations: Sequence[Generated]) -> tuple[Measure, ...]:
     ]
     if has_draft:
         found += [
-            sums.ratio("draft_acceptance", "share", _column(2), _column(1), "accepted / proposed, pooled", top=1.0),
+            sums.ratio(
+                "draft_acceptance",
+                "share",
+                _column(2),
+                _column(1),
+                "accepted / proposed, pooled",
+                top=1.0,
+                nothing="nothing was proposed",
+            ),
             sums.ratio(
                 "target_rows_per_token",
                 "rows/token",
@@ -137,10 +145,11 @@ class _Sums:
         note: str,
         *,
         top: float = math.inf,
+        nothing: str = "nothing to divide by",
     ) -> Measure:
         ups, downs = self.of(up), self.of(down)
         if sum(downs) <= 0:
-            return Measure(name=name, unit=unit, value=None, n=len(downs), note=f"nothing to divide by; {note}")
+            return Measure(name=name, unit=unit, value=None, n=len(downs), note=f"{nothing}; {note}")
         return from_interval(name, unit, pooled_ratio([ups], [downs]), note, top=top)
 
 

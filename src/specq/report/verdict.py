@@ -25,6 +25,7 @@ class Verdict:
 
     `more_prompts` estimates how many prompts beyond these would settle an undecided arm, None
     where nothing can be said. `p_not_faster` is Holm-adjusted over the arms that are valid.
+    `floor` says which of the floor's ceilings are breached or cannot be told.
     """
 
     kind: Kind
@@ -32,6 +33,7 @@ class Verdict:
     reasons: tuple[str, ...] = ()
     more_prompts: int | None = None
     p_not_faster: float | None = None
+    floor: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -47,12 +49,15 @@ class Case:
     faults: tuple[str, ...]
 
 
-def decide(cases: Sequence[Case], objective: str, floor: Mapping[str, Any], processes: int) -> dict[str, Verdict]:
+def decide(
+    cases: Sequence[Case], objective: str, floor: Mapping[str, Any], processes: int, *, audited: bool
+) -> dict[str, Verdict]:
     """The verdict of each arm by its id; `objective` is tpot_s or e2e_s.
 
     keep: the whole interval lies above 1, and no process on the other side; reject: it lies
     below 1, or a ceiling of the floor is breached; else undecided. A failed audit or another
-    failed guard makes the arm invalid, whatever its speed.
+    failed guard makes the arm invalid, whatever its speed. `audited` says that the run audits its
+    outputs: an arm whose audit is missing is then undecided, since its speed may be another text's.
     """
     speeds = {case.arm: case.compared.e2e if objective == "e2e_s" else case.compared.decode for case in cases}
     p_values = {
@@ -62,7 +67,8 @@ def decide(cases: Sequence[Case], objective: str, floor: Mapping[str, Any], proc
     }
     adjusted = dict(zip(p_values, holm([p for p in p_values.values() if p is not None]), strict=True))
     return {
-        case.arm: _decide(case, speeds[case.arm], objective, floor, processes, adjusted.get(case.arm)) for case in cases
+        case.arm: _decide(case, speeds[case.arm], objective, floor, processes, adjusted.get(case.arm), audited=audited)
+        for case in cases
     }
 
 
@@ -100,7 +106,14 @@ def _faults(case: Case) -> tuple[str, ...]:
 
 
 def _decide(
-    case: Case, speed: SpeedUp | None, objective: str, floor: Mapping[str, Any], processes: int, p: float | None
+    case: Case,
+    speed: SpeedUp | None,
+    objective: str,
+    floor: Mapping[str, Any],
+    processes: int,
+    p: float | None,
+    *,
+    audited: bool,
 ) -> Verdict:
     if faults := _faults(case):
         return Verdict(kind="invalid", sentence=f"{case.label} is invalid: {'; '.join(faults)}.", reasons=faults)
@@ -129,6 +142,9 @@ def _decide(
             if found.n < PROMPTS_FOR_A_FORECAST
             else f"about {needed} more prompt{'s' if needed != 1 else ''} at this spread would settle it"
         )
+    if audited and case.audit.status == "missing":
+        kind = "undecided"
+        reasons.append(case.audit.sentence())
     broken, unknown = _floor(case, floor)
     if broken:
         kind = "reject"
@@ -140,15 +156,20 @@ def _decide(
             f"an interval speaks for this run; a verdict on speed wants {PROCESSES_FOR_A_VERDICT} fresh processes, "
             f"this run had {processes}"
         )
-    sentence = _sentence(case, kind, found, objective, [*broken, *unknown, *_first_reason(kind, reasons)])
-    return Verdict(kind=kind, sentence=sentence, reasons=tuple(reasons), more_prompts=needed, p_not_faster=p)
+    because = [*broken, *unknown, *(reasons[:1] if kind == "undecided" else [])]
+    if kind != "undecided" and processes < PROCESSES_FOR_A_VERDICT:
+        because.append(f"measured in this one run; a verdict wants {PROCESSES_FOR_A_VERDICT} fresh processes")
+    return Verdict(
+        kind=kind,
+        sentence=_sentence(case, found, objective, because),
+        reasons=tuple(reasons),
+        more_prompts=needed,
+        p_not_faster=p,
+        floor=(*broken, *unknown),
+    )
 
 
-def _first_reason(kind: Kind, reasons: Sequence[str]) -> list[str]:
-    return list(reasons[:1]) if kind == "undecided" else []
-
-
-def _sentence(case: Case, kind: Kind, found: Interval, objective: str, because: Sequence[str]) -> str:
+def _sentence(case: Case, found: Interval, objective: str, because: Sequence[str]) -> str:
     times = f"{ratio(found.value)} times as fast as plain decoding"
     if objective == "e2e_s":
         times += " end to end"
@@ -157,28 +178,37 @@ def _sentence(case: Case, kind: Kind, found: Interval, objective: str, because: 
     if found.low is not None and found.high is not None and found.low <= 1:
         clearly = "slower: " if found.high < 1 else "not clearly faster or slower: "
     strata = _by_stratum(case.strata) if objective == "tpot_s" else ""
-    parts = [f"{case.label} is {clearly}{times}{ends}{strata}", case.audit.sentence()]
-    parts += dict.fromkeys(because)
-    return "; ".join(parts) + "."
+    parts = [f"{case.label} is {clearly}{times}{ends}{strata}", case.audit.sentence(), *because]
+    return "; ".join(dict.fromkeys(parts)) + "."
 
 
 def _by_stratum(strata: Sequence[Stratum]) -> str:
-    """The best and the worst tag in words; nothing where the tags tell no difference."""
+    """The best and the worst tag in words, where the best stands out; nothing below two tags."""
     known = [stratum for stratum in strata if stratum.speedup.value is not None]
     if len(known) < 2:
         return ""
-    ordered = sorted(known, key=lambda stratum: stratum.speedup.value or 0.0)
-    worst, best = ordered[0], ordered[-1]
+    worst, *others, best = sorted(known, key=lambda stratum: stratum.speedup.value or 0.0)
+    if not _stands_out(best.speedup, [stratum.speedup for stratum in (worst, *others)]):
+        return ", no tag stands out"
 
     def at(stratum: Stratum) -> str:
-        return f"{stratum.tag} ({ratio(stratum.speedup.value)}, n = {stratum.n})"
+        measure = stratum.speedup
+        ends = "" if measure.low is None else f", {interval(measure)}"
+        return f"{stratum.tag} ({ratio(measure.value)}{ends}, n = {stratum.n})"
 
     low, high = worst.speedup.low, worst.speedup.high
-    value = worst.speedup.value or 0.0
-    even = low <= 1 <= high if low is not None and high is not None else 0.98 <= value <= 1.02
-    word = "even on" if even else "slower on" if value < 1 else "least on"
+    even = low is not None and high is not None and low <= 1 <= high
+    word = "even on" if even else "slower on" if high is not None and high < 1 else "least on"
     first = "most on" if (best.speedup.value or 0.0) > 1 else "best on"
     return f", {first} {at(best)} and {word} {at(worst)}"
+
+
+def _stands_out(best: Measure, others: Sequence[Measure]) -> bool:
+    """Whether the interval leaves 1 out, or lies above those of all others."""
+    if best.low is None or best.high is None:
+        return False
+    above_all = all(other.high is not None and other.high < best.low for other in others)
+    return above_all or not best.low <= 1 <= best.high
 
 
 def _floor(case: Case, floor: Mapping[str, Any]) -> tuple[list[str], list[str]]:

@@ -2,23 +2,33 @@
 
 from __future__ import annotations
 
+import statistics
+
 from specq.core.clock import now
 
-SIZE_BYTES = 512 * 2**20
+SIZE_BYTES = 2**30
+TRIES = 7
 
 
-def measure(device: str, *, size_bytes: int = SIZE_BYTES, tries: int = 3) -> float:
-    """Read bandwidth in bytes/s: the best of `tries` sums over `size_bytes` of float32 on a torch device.
+def measure(device: str, *, threads: int | None = None, size_bytes: int = SIZE_BYTES, tries: int = TRIES) -> float:
+    """Read bandwidth in bytes/s: the median of `tries` sums over `size_bytes` of float32 on a torch device.
 
     The buffer is far larger than a cache, so the sum waits for memory and not for arithmetic.
+    `threads` is how many CPU threads read, None for torch's own choice; it is put back afterwards.
     """
     import torch
 
-    buffer = torch.ones(size_bytes // 4, dtype=torch.float32, device=device)
-    best = float("inf")
-    for _ in range(tries):
-        start = now()
-        # .item() waits for the device to finish.
-        buffer.sum().item()
-        best = min(best, now() - start)
-    return size_bytes / best
+    before = torch.get_num_threads()
+    if threads is not None:
+        torch.set_num_threads(threads)
+    try:
+        buffer = torch.ones(size_bytes // 4, dtype=torch.float32, device=device)
+        seconds = []
+        for _ in range(tries):
+            start = now()
+            # .item() waits for the device to finish.
+            buffer.sum().item()
+            seconds.append(now() - start)
+    finally:
+        torch.set_num_threads(before)
+    return size_bytes / statistics.median(seconds)

@@ -9,12 +9,16 @@ from typing import Literal
 from specq.core.errors import RunFolderError, nearest
 from specq.run.store import RUN, is_busy, is_done, read_info
 
-State = Literal["done", "running", "unfinished"]
+DEFAULT_OUT = Path("results")
+State = Literal["done", "running", "unfinished", "unreadable"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunSummary:
-    """One run in a list; `created` is UTC as 20261130T210446Z."""
+    """One run in a list; `created` is UTC as 20261130T210446Z.
+
+    Of an unreadable one (its run.json is broken) only the folder is known; question and created are empty.
+    """
 
     run: str
     experiment: str
@@ -24,17 +28,16 @@ class RunSummary:
 
 
 def list_runs(out: Path) -> tuple[RunSummary, ...]:
-    """All runs under `out`, oldest first; empty when there are none or no such folder.
-
-    Raises:
-        RunFolderError: a run.json there cannot be read.
-    """
+    """All runs under `out`, oldest first, after those that cannot be read; empty when there are none."""
     found = [_summary(path.parent) for path in out.glob(f"*/*/{RUN}")]
     return tuple(sorted(found, key=lambda run: (run.created, run.run)))
 
 
 def _summary(run_dir: Path) -> RunSummary:
-    info = read_info(run_dir)
+    try:
+        info = read_info(run_dir)
+    except RunFolderError:
+        return RunSummary(run=str(run_dir), experiment=run_dir.parent.name, question="", created="", state="unreadable")
     state: State = "done" if is_done(run_dir) else "running" if is_busy(run_dir) else "unfinished"
     return RunSummary(
         run=str(run_dir),

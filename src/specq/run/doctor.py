@@ -64,11 +64,10 @@ def _devices() -> dict[str, Any]:
 def _device(name: str) -> dict[str, Any]:
     import torch
 
-    title = torch.cuda.get_device_name(0) if name == "cuda" else provenance.processor_name()
     return {
         "runs": True,
         "why": None,
-        "name": title,
+        "name": provenance.device_name(name),
         "threads": torch.get_num_threads(),
         "bandwidth_bytes_per_s": bandwidth.measure(name),
         "dtypes": {dtype: _computes(name, dtype) for dtype in DTYPES},

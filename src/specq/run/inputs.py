@@ -10,14 +10,14 @@ from specq.experiment import plan as planning
 from specq.experiment.plan import Plan
 from specq.experiment.schema import Experiment
 from specq.experiment.sizes import PlannedModel
-from specq.run import bandwidth
+from specq.run import bandwidth, provenance
 from specq.run.provenance import hide_home, tidy
 
 
 def make_plan(experiment: Experiment, *, measure_bandwidth: bool = False) -> Plan:
     """The plan for the experiment's device; loads the model library and tokenizers, no weights.
 
-    `measure_bandwidth` reads half a gigabyte a few times, so that the plan can name ceilings.
+    `measure_bandwidth` reads a gigabyte a few times with the run's threads, so that the plan can name ceilings.
 
     Raises:
         UserError: the prompts file or the target is broken, or the device is not there.
@@ -26,8 +26,15 @@ def make_plan(experiment: Experiment, *, measure_bandwidth: bool = False) -> Pla
     if measure_bandwidth:
         from specq.engines.hf import pick_device
 
-        measured = bandwidth.measure(pick_device(experiment.engine.device))
+        measured = bandwidth.measure(pick_device(experiment.engine.device), threads=experiment.engine.threads)
     return planning.make(experiment, bandwidth_bytes_per_s=measured)
+
+
+def device_name(experiment: Experiment) -> str:
+    """The name of the device that the experiment's weights go to."""
+    from specq.engines.hf import pick_device
+
+    return provenance.device_name(pick_device(experiment.engine.device))
 
 
 def models(plan: Plan) -> dict[str, dict[str, Any]]:

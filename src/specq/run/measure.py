@@ -90,22 +90,26 @@ def machine(process: int, device: str, imports_bytes: int) -> Machine:
 def _warm_up(job: Job, decoders: dict[str, Decoder]) -> None:
     """The first passes of a shape pay for kernels and buffers; nobody's clock should."""
     # The run's own sampling, so that its warping is warm too; only the length is cut.
-    settings = replace(
-        job.sampling(job.first_prompt.id, 0), max_new_tokens=WARM_UP_TOKENS, min_new_tokens=0, ignore_eos=True
-    )
-    # Every prompt's length is a shape of its own for the prefill, which all arms share.
+    settings = replace(job.sampling(job.first_prompt.id, 0), min_new_tokens=0, ignore_eos=True)
+    # Every prompt's length is a shape of its own for the target's prefill, which all arms share, and for a draft's.
     shapes = {len(prompt.ids): prompt for prompt in job.prompts.values()}
     for arm, decoder in decoders.items():
         if job.progress.should_stop():
             raise Interrupted("stopped")
         try:
-            decoder.generate([job.first_prompt], settings)
-            if arm == FIRST:
+            draft = job.drafts[arm]
+            decoder.generate([job.first_prompt], replace(settings, max_new_tokens=warm_up_tokens(draft)))
+            if arm == FIRST or (draft is not None and draft.method == "model"):
                 decoder.generate(list(shapes.values()), replace(settings, max_new_tokens=1))
         except Exception as error:
             if arm == FIRST and isinstance(error, SpecqError):
                 raise  # Without a baseline there is nothing to compare with.
             job.store.append(Note(process=job.process, text=f"warm-up of {arm} failed: {_say(error)}"))
+
+
+def warm_up_tokens(draft: DraftSpec | None) -> int:
+    """Enough for two whole blocks of k + 1 rows, whatever is accepted."""
+    return max(WARM_UP_TOKENS, 2 * draft.k + 2) if draft else WARM_UP_TOKENS
 
 
 class _Turns:

@@ -35,7 +35,8 @@ def collect() -> dict[str, Any]:
 
     return {
         "specq": specq.__version__,
-        "git": git_state(Path.cwd()),
+        "git_specq": own_git_state(),
+        "git_working_folder": git_state(Path.cwd()),
         "python": platform.python_version(),
         "packages": package_versions(),
         "os": platform.platform(),
@@ -80,6 +81,31 @@ def processor_name() -> str:
     if sys.platform == "darwin" and (name := _output(["sysctl", "-n", "machdep.cpu.brand_string"], Path.cwd())):
         return name
     return platform.processor() or platform.machine()
+
+
+def device_name(device: str) -> str:
+    """The name of a torch device: the GPU's for cuda, the processor's for all others."""
+    if device == "cuda":
+        import torch
+
+        return torch.cuda.get_device_name(0)
+    return processor_name()
+
+
+def own_git_state() -> dict[str, Any] | None:
+    """The git tree that specq itself runs from; null where it is installed as a package."""
+    folder = Path(specq.__file__).parent
+    # An environment that lies inside somebody's project is in their tree but no part of it.
+    return git_state(folder) if _output(["git", "ls-files", "__init__.py"], folder) else None
+
+
+def changes(then: dict[str, Any], now: dict[str, Any]) -> list[str]:
+    """What can change a number and is not as it was, as "name: then -> now"; both are from `collect`."""
+    names = ("specq", "python", "processor", "device_name", "cores_usable", "cores_logical")
+    pairs = [(name, then.get(name), now.get(name)) for name in names]
+    old, new = then.get("packages") or {}, now.get("packages") or {}
+    pairs += [(name, old.get(name), new.get(name)) for name in dict.fromkeys([*old, *new])]
+    return [f"{name}: {before} -> {after}" for name, before, after in pairs if before != after]
 
 
 def git_state(folder: Path) -> dict[str, Any] | None:

@@ -11,16 +11,16 @@ import specq
 from specq.core import hashes
 from specq.core.clock import utc_stamp
 from specq.core.errors import RunFolderError
-from specq.core.records import Audited, Done, Failed, FirstTokens, GapNoise, Generated, Memory, Record, Sampled
+from specq.core.records import Audited, Done, Failed, FirstTokens, GapNoise, Generated, Memory, Note, Record, Sampled
 from specq.experiment.arms import arms
 from specq.experiment.plan import Plan
 from specq.experiment.schema import Experiment
 from specq.run import inputs, provenance
+from specq.run.catalog import DEFAULT_OUT
 from specq.run.job import experiment_of, prompt_to_json
 from specq.run.process import Task, run_worker
 from specq.run.store import Store, read_info
 
-DEFAULT_OUT = Path("results")
 # Records that are one unit of the progress bar each.
 COUNTED: tuple[type[Record], ...] = (Generated, Failed, Memory, GapNoise, Audited, Sampled, FirstTokens)
 
@@ -97,7 +97,11 @@ def _resume(experiment: Experiment | None, run_dir: Path) -> Store:
     try:
         plan = inputs.make_plan(experiment_of(info))
         plan.check()
-        _same_inputs(store, run_info(experiment_of(info), plan))
+        now = run_info(experiment_of(info), plan)
+        _same_inputs(store, now)
+        if changed := provenance.changes(info.get("provenance") or {}, now["provenance"]):
+            text = f"resumed on other software or another machine than the run began on: {'; '.join(changed)}"
+            store.append(Note(process=0, text=text))
     except BaseException:
         store.close()
         raise
@@ -134,7 +138,7 @@ def run_info(experiment: Experiment, plan: Plan) -> dict[str, Any]:
         "prompts": [prompt_to_json(prompt, hashes.of_ids(prompt.ids)) for prompt in plan.prompts],
         "models": inputs.models(plan),
         "data": inputs.data(experiment),
-        "provenance": provenance.collect(),
+        "provenance": {**provenance.collect(), "device_name": inputs.device_name(experiment)},
         "model_notes": list(of_target),
         "notes": [note for note in plan.notes if note.removeprefix(f"{experiment.target.model}: ") not in of_target],
     }

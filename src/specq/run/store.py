@@ -11,14 +11,15 @@ import fcntl
 import json
 import os
 import secrets
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
 from specq.core import jsonl
 from specq.core.clock import utc_stamp
-from specq.core.errors import RunFolderError, SpecqError
+from specq.core.errors import DiskFull, RunFolderError, SpecqError
 from specq.core.records import Generated, Note, Record, from_json, to_json
 
 RUN, RECORDS, OUTPUTS, DONE = "run.json", "records.jsonl", "outputs.jsonl", "done.json"
@@ -37,6 +38,8 @@ def read_info(run_dir: Path) -> dict[str, Any]:
         raise RunFolderError(f"{run_dir} {what}; to see the runs that are there type: specq ls")
     try:
         info = json.loads(path.read_text(encoding="utf-8"))
+    except OSError as error:
+        raise RunFolderError(f"{path} cannot be read ({error.strerror}); to see all runs type: specq ls") from error
     except ValueError as error:
         raise RunFolderError(f"{path} is not JSON ({error}); start again with: specq run FILE") from error
     if not isinstance(info, dict):
@@ -151,36 +154,49 @@ class Store:
 
     def append(self, record: Record) -> None:
         """Write one record. Raises DiskFull or RunFailed when it cannot be written whole."""
-        self._open().append(to_json(record))
+        with self._resumable():
+            self._open().append(to_json(record))
 
     def commit(self, record: Generated, ids: Sequence[int], text: str) -> None:
         """Write an output, then the record that makes it count."""
-        self._open()
-        assert self._outputs is not None
-        self._outputs.append(
-            {
-                "arm": record.arm,
-                "prompt": record.prompt,
-                "repeat": record.repeat,
-                "process": record.process,
-                "ids": list(ids),
-                "text": text,
-            }
-        )
+        output = {
+            "arm": record.arm,
+            "prompt": record.prompt,
+            "repeat": record.repeat,
+            "process": record.process,
+            "ids": list(ids),
+            "text": text,
+        }
+        with self._resumable():
+            self._open()
+            assert self._outputs is not None
+            self._outputs.append(output)
         self.append(record)
 
     def pause(self) -> None:
         """Close the files and keep the lock, so that a worker can append."""
-        for appender in (self._outputs, self._records):
-            if appender is not None:
-                appender.close()
+        with self._resumable():
+            for appender in (self._outputs, self._records):
+                if appender is not None:
+                    appender.close()
         self._outputs = self._records = None
+
+    @contextmanager
+    def _resumable(self) -> Iterator[None]:
+        """A disk that is full stops the run but loses nothing of it: the error says how to go on."""
+        try:
+            yield
+        except DiskFull as error:
+            raise DiskFull(
+                f"{error}; what was recorded is kept, to go on type: specq run --resume {self.run_dir}"
+            ) from error
 
     def finish(self) -> None:
         """Write done.json: from here on the run is complete."""
         self.pause()
         counts = {name: len(jsonl.read(self.run_dir / name)[0]) for name in (RECORDS, OUTPUTS)}
-        jsonl.write_whole(self.run_dir / DONE, {"finished": utc_stamp(), "lines": counts})
+        with self._resumable():
+            jsonl.write_whole(self.run_dir / DONE, {"finished": utc_stamp(), "lines": counts})
 
     def close(self) -> None:
         """Close the files and let go of the lock; safe to call twice."""

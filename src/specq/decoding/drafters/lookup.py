@@ -115,7 +115,7 @@ class SuffixIndex:
 
 
 class LookupDrafter:
-    """Proposes what followed the end of the text the last time it stood there."""
+    """Proposes what followed the end of the text where it stood before; the index says which place."""
 
     def __init__(self, index: NgramIndex | SuffixIndex) -> None:
         self._index = index
@@ -126,7 +126,7 @@ class LookupDrafter:
         self._index.extend(ids)
 
     def propose(self, ids: Sequence[int], k: int) -> Proposal:
-        """k tokens, or none when nothing matches; a copy that reaches the text's end goes on in itself."""
+        """K tokens, or none when nothing matches; a copy that reaches the text's end goes on in itself."""
         self.commit(ids)
         position, text = self._index.follow(), self._index.ids
         copied: list[int] = []
