@@ -153,6 +153,9 @@ def test_wrong_value_is_told_with_what_is_allowed(file: Path, override: str, say
     ("override", "says"),
     [
         ("workload.max_new_token=3", "[workload] max_new_token: unknown key, did you mean 'max_new_tokens'?"),
+        ("workload.zzz=3", "[workload] zzz: unknown key; known keys: "),
+        ("levers.zzz.k=3", 'no lever is called "zzz"; allowed: '),
+        ('arms.run=["zzz"]', 'no lever is called "zzz"; allowed: '),
         ("workloads.limit=3", "workloads: unknown key, did you mean 'workload'?"),
         ("levers.small.layer=3", "[levers.small] layer: unknown key, did you mean 'layers'?"),
         ("levers.smal.k=3", "no lever is called \"smal\", did you mean 'small'?"),

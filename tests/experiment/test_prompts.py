@@ -67,6 +67,7 @@ def test_limit_takes_the_first_in_file_order_but_checks_the_whole_file(tmp_path:
         ('{"id": "b", "messages": [{"role": "user"}]}', "content is missing"),
         ('{"id": "b", "messages": [{"role": "robot", "content": "x"}]}', "allowed is system, user, assistant"),
         ('{"id": "b", "messages": [{"role": "user", "contents": "x"}]}', "did you mean 'content'?"),
+        ('{"id": "b", "zzz": "x"}', 'unknown key "zzz"; known keys: '),
         ('{"id": "b", "promt": "x"}', "unknown key \"promt\", did you mean 'prompt'?"),
         ('{"id": "b", "prompt": "x", "tags": "t"}', "allowed is a list of texts"),
         ('{"id": "b", "prompt": "\\ud800"}', "half of a surrogate pair"),

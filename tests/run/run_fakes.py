@@ -2,7 +2,7 @@
 
 Run as a program it is a worker (`worker ARGS`) or a parent (`parent JSON`). The environment
 variable FAKE holds a JSON object: sleep_s a sample, fail (arm to failure text), kill_after
-(samples before the worker kills itself), full_after (lines before the disk is full).
+(samples before the worker kills itself), broken (the baseline always fails), full_after (lines before the disk is full).
 """
 
 from __future__ import annotations
@@ -50,6 +50,8 @@ class FakeDecoder:
     def generate(self, prompts: Any, sampling: Any, *, on_step: Any = None) -> list[Generation]:
         wants = settings()
         (prompt,) = prompts
+        if self.draft is None and "broken" in wants:
+            raise NonFiniteLogits(wants["broken"])
         measured = sampling.max_new_tokens == 6
         if measured:
             time.sleep(wants.get("sleep_s", 0))

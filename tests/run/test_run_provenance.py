@@ -68,7 +68,7 @@ def test_the_tree_of_specq_and_that_of_the_current_folder_are_told_apart(
 def test_an_environment_inside_another_tree_is_no_part_of_it(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     subprocess.run(["git", "-C", str(tmp_path), "init", "-q"], check=True)
     (tmp_path / "__init__.py").write_text("", encoding="utf-8")
-    monkeypatch.setattr(provenance.specq, "__file__", str(tmp_path / "__init__.py"))
+    monkeypatch.setattr(provenance, "SOURCE", tmp_path)
     git = ["git", "-C", str(tmp_path), "-c", "user.name=n", "-c", "user.email=e@e"]
     subprocess.run([*git, "commit", "-q", "--allow-empty", "-m", "first"], check=True)
     assert provenance.git_state(tmp_path) is not None

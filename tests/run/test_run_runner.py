@@ -7,7 +7,7 @@ import pytest
 import run_fakes
 from run_checks import ARMS, all_samples, assert_complete, of, only_run, samples, want
 
-from specq.core.errors import RunFailed, RunFolderError
+from specq.core.errors import NonFiniteLogits, RunFailed, RunFolderError
 from specq.core.records import (
     Audited,
     Canary,
@@ -124,3 +124,10 @@ def test_changed_prompts_are_refused_on_resume(tmp_path: Path, monkeypatch: pyte
     (tmp_path / "prompts.jsonl").write_text(text.replace("prompt 1", "prompt one"), encoding="utf-8")
     with pytest.raises(RunFolderError, match="other prompts"):
         runner.run(None, resume=run)
+
+
+def test_a_model_that_cannot_run_at_all_leaves_half_a_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    want(monkeypatch, broken="logits are not finite")
+    with pytest.raises(NonFiniteLogits, match="not finite"):
+        runner.run(run_fakes.write_experiment(tmp_path), out=tmp_path / "out")
+    assert not list((tmp_path / "out").glob("*/*"))

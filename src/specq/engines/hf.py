@@ -86,6 +86,8 @@ class HFEngine:
             )
         except (OSError, ValueError, ImportError, RuntimeError) as error:
             first = str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__
+            if "ignore_mismatched_sizes" in first:
+                first = "the shapes of its weights do not fit its config; get the config that belongs to them"
             raise ModelError(f"transformers cannot load {resolved.name}: {first}") from error
         model, info = loaded
         if missing := sorted(info["missing_keys"]):

@@ -61,15 +61,18 @@ def misfits(
 
 
 def check_rollback(spec: DraftSpec | None, target: PlannedModel, draft: PlannedModel | None) -> None:
-    """Refuse a target or a draft model whose cache cannot take tokens back; plain decoding never does.
+    """Refuse a model without a key-value cache, or one in a draft's arm whose cache cannot take tokens back.
 
     Raises:
-        Unsupported: a small random copy of the model failed the probe.
+        Unsupported: the model keeps its state elsewhere, or a small random copy of it failed the probe.
     """
-    if spec is None:
-        return
     from specq.decoding import probe
 
+    for model in (target, draft):
+        if model is not None:
+            probe.check_cache(model.resolved.folder)
+    if spec is None:
+        return
     probe.check_rollback(target.resolved.folder, drafting=spec.method == "early_exit")
     if spec.model == "self":
         probe.check_rollback(target.resolved.folder, drafting=True)

@@ -174,8 +174,6 @@ def render(tokenizer: Any, prompt: str | Sequence[Mapping[str, str]]) -> Rendere
 
 
 def _templated(tokenizer: Any, messages: Sequence[Mapping[str, str]], notes: list[str]) -> str:
-    from jinja2 import TemplateError
-
     if not messages:
         raise PromptError("the prompt has no messages: give at least one with role and content")
     fixed: dict[str, Any] = {}
@@ -192,5 +190,8 @@ def _templated(tokenizer: Any, messages: Sequence[Mapping[str, str]], notes: lis
         return tokenizer.apply_chat_template(
             [dict(message) for message in messages], tokenize=False, add_generation_prompt=True, **fixed
         )
-    except TemplateError as error:
-        raise PromptError(f"the chat template refuses the messages: {error}") from error
+    except Exception as error:  # a template is a stranger's code and may raise anything
+        why = str(error).splitlines()[0] if str(error) else type(error).__name__
+        raise PromptError(
+            f"the chat template refuses the messages: {why[:160]}; mend it, or give prompts as text"
+        ) from error

@@ -26,6 +26,7 @@ PACKAGES = (
     "mlx",
     "mlx-lm",
 )
+SOURCE = Path(__file__).resolve().parents[1]
 GOVERNOR = Path("/sys/devices/system/cpu/cpu0/cpufreq/scaling_governor")
 
 
@@ -94,9 +95,8 @@ def device_name(device: str) -> str:
 
 def own_git_state() -> dict[str, Any] | None:
     """The git tree that specq itself runs from; null where it is installed as a package."""
-    folder = Path(specq.__file__).parent
     # An environment that lies inside somebody's project is in their tree but no part of it.
-    return git_state(folder) if _output(["git", "ls-files", "__init__.py"], folder) else None
+    return git_state(SOURCE) if _output(["git", "ls-files", "__init__.py"], SOURCE) else None
 
 
 def changes(then: dict[str, Any], now: dict[str, Any]) -> list[str]:

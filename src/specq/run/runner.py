@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -10,7 +11,7 @@ from typing import Any
 import specq
 from specq.core import hashes
 from specq.core.clock import utc_stamp
-from specq.core.errors import RunFolderError
+from specq.core.errors import NonFiniteLogits, RunFolderError, SpecqError, UserError
 from specq.core.records import Audited, Done, Failed, FirstTokens, GapNoise, Generated, Memory, Note, Record, Sampled
 from specq.experiment.arms import arms
 from specq.experiment.plan import Plan
@@ -70,7 +71,15 @@ def run(
         for task in tasks:
             if task not in done:
                 watch.phase(task)
-                run_worker(store, task, watch.event)
+                try:
+                    run_worker(store, task, watch.event)
+                except SpecqError as error:
+                    # The user's mistake, found as the models were loaded: there is no run to keep or resume.
+                    if error.exit_code == UserError.exit_code and not any(
+                        isinstance(r, COUNTED) for r in store.records()
+                    ):
+                        shutil.rmtree(store.run_dir)
+                    raise
         store.pause()
         if write_report is not None:
             write_report(store.run_dir)
