@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import os
-
 import pytest
 import torch
 
@@ -43,9 +41,8 @@ class TrimsOneLess(Session):
 @pytest.fixture(scope="module")
 def target():
     threads = torch.get_num_threads()
-    with HFEngine(device="cpu", dtype="bfloat16", threads=min(2, os.cpu_count() or 1)).open(
-        "builtin:smollm2-135m"
-    ) as target:
+    # One thread: two that wait for each other on a busy machine take many times as long.
+    with HFEngine(device="cpu", dtype="bfloat16", threads=1).open("builtin:smollm2-135m") as target:
         yield target
     torch.set_num_threads(threads)
 
@@ -90,6 +87,6 @@ def test_a_clean_arm_diverges_in_bfloat16(target, prompts, plain, noise, arm):
 @pytest.mark.parametrize("arm", ARMS)
 def test_a_cache_that_is_off_by_one_passes_for_a_tie(target, prompts, plain, noise, monkeypatch, arm, fault):
     monkeypatch.setattr(hf_decoder, "Session", fault)
-    found = audited(target, prompts, plain, noise, ARMS[arm])
-    assert found.count("diverged") > 0, found
+    found = audited(target, prompts[:1], plain[:1], noise, ARMS[arm])
+    assert found.kinds == (("Repeat", "diverged"),), found
     assert found.status == "failed"
