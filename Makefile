@@ -7,8 +7,9 @@ BIN := .venv/bin
 demo: fetch
 	$(BIN)/specq run experiments/quickstart.toml
 
+# Two workers of one thread each: more threads than cores wait for each other longer than they work.
 test: fetch
-	$(BIN)/pytest
+	OMP_NUM_THREADS=1 $(BIN)/pytest -n 2
 
 check: .venv/ready
 	$(BIN)/ruff check .
