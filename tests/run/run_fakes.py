@@ -2,7 +2,8 @@
 
 Run as a program it is a worker (`worker ARGS`) or a parent (`parent JSON`). The environment
 variable FAKE holds a JSON object: sleep_s a sample, fail (arm to failure text), kill_after
-(samples before the worker kills itself), broken (the baseline always fails), full_after (lines before the disk is full).
+(samples before the worker kills itself), broken (the baseline always fails), full_after (lines
+before the disk is full).
 """
 
 from __future__ import annotations

@@ -144,7 +144,7 @@ def flags(run: RunFile) -> list[str]:
 def notes(run: RunFile) -> tuple[str, ...]:
     """Notes of run.json, of the models and of the workers, each once; then each kind of failure."""
     listed = [str(note) for key in ("model_notes", "notes") for note in run.info.get(key) or ()]
-    listed += [f"{model.name}: {note}" for model in run.of(LoadedModel) for note in model.notes]
+    listed += [f"{model.name}: {note}" for model in run.of(LoadedModel) for note in model.notes if note not in listed]
     listed += [note.text for note in run.of(Note)]
     kinds: dict[tuple[str, str], list[Failed]] = {}
     for record in run.of(Failed):

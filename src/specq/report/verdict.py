@@ -14,6 +14,7 @@ from specq.stats.counts import holm
 from specq.stats.intervals import Interval, SpeedUp, more_prompts
 
 PROCESSES_FOR_A_VERDICT = 3
+EVEN = 0.1
 PROMPTS_FOR_A_FORECAST = 6
 HOLM_P = 0.05
 Kind = Literal["keep", "reject", "undecided", "invalid"]
@@ -198,7 +199,10 @@ def _by_stratum(strata: Sequence[Stratum]) -> str:
 
     low, high = worst.speedup.low, worst.speedup.high
     even = low is not None and high is not None and low <= 1 <= high
-    word = "even on" if even else "slower on" if high is not None and high < 1 else "least on"
+    near = abs((worst.speedup.value or 0.0) - 1) <= EVEN
+    word = (
+        ("even on" if near else "unclear on") if even else "slower on" if high is not None and high < 1 else "least on"
+    )
     first = "most on" if (best.speedup.value or 0.0) > 1 else "best on"
     return f", {first} {at(best)} and {word} {at(worst)}"
 

@@ -75,9 +75,8 @@ def run(
                     run_worker(store, task, watch.event)
                 except SpecqError as error:
                     # The user's mistake, found as the models were loaded: there is no run to keep or resume.
-                    if error.exit_code == UserError.exit_code and not any(
-                        isinstance(r, COUNTED) for r in store.records()
-                    ):
+                    began = any(isinstance(record, COUNTED) for record in store.records())
+                    if isinstance(error, UserError | NonFiniteLogits) and not began:
                         shutil.rmtree(store.run_dir)
                     raise
         store.pause()
