@@ -146,7 +146,7 @@ def loop_law(
     sampling: Sampling,
     *,
     k: int = 2,
-    count: int = 1800,
+    count: int = 2000,
     drafter: Drafter | None,
     fresh: bool = False,
     **pieces: Any,

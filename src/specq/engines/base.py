@@ -7,9 +7,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from types import TracebackType
-from typing import Protocol, Self
+from typing import Any, Protocol, Self
 
+from specq.core.records import Audited, FirstTokens, GapNoise, Sampled
 from specq.core.types import DraftSpec, Generation, Method, Prompt, Rule, Sampling, Step
 
 OnStep = Callable[[Step], None]
@@ -38,14 +38,57 @@ class Decoder(Protocol):
 
 
 class LoadedTarget(Protocol):
-    """Owns the weights, so that arms that share a target share them. A context manager."""
+    """Owns the weights, so that arms that share a target share them; a context manager.
 
-    def decoder(self, draft: DraftSpec | None) -> Decoder:
-        """A decoder for this target; None decodes plainly."""
-        ...
+    It decodes, says what it is, and scores an arm's own text for the audit.
+    """
+
+    eos_ids: tuple[int, ...]
 
     def __enter__(self) -> Self: ...
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None: ...
+    def __exit__(self, *error: Any) -> None: ...
+
+    def decoder(self, draft: DraftSpec | None) -> Decoder:
+        """A decoder that shares the target's weights."""
+        ...
+
+    def describe(self) -> dict[str, Any]:
+        """The fields of records.LoadedModel less `process` and `role`."""
+        ...
+
+    def gap_noise(self, prompt: Prompt, ids: Sequence[int], rows: int) -> GapNoise:
+        """How argmax gaps move between one-row and block passes over `ids`."""
+        ...
+
+    def audit_greedy(self, arm: str, prompt: Prompt, ids: Sequence[int], baseline_ids: Sequence[int]) -> Audited:
+        """The arm's text on the baseline's path at temperature 0."""
+        ...
+
+    def audit_sampled(
+        self,
+        arm: str,
+        prompt: Prompt,
+        repeat: int,
+        generation: Generation,
+        draft: DraftSpec | None,
+        sampling: Sampling,
+    ) -> Sampled:
+        """Surprise and step count of the arm's text above temperature 0."""
+        ...
+
+    def first_tokens(
+        self, arm: str, prompt: Prompt, draft: DraftSpec | None, sampling: Sampling, draws: int
+    ) -> FirstTokens:
+        """One early token over repeated seeds against its exact law."""
+        ...
+
+
+class Engine(Protocol):
+    """Opens targets; `device` is where their weights go."""
+
+    device: str
+
+    def open(self, model: Any) -> LoadedTarget:
+        """Load the weights of a model name or a resolved reference."""
+        ...

@@ -8,8 +8,8 @@ from typing import Any
 from specq.core.errors import Interrupted
 from specq.core.records import Audited, Done, Failed, FirstTokens, GapNoise, Generated, Record, Sampled
 from specq.core.types import Generation, Step
+from specq.engines.base import LoadedTarget
 from specq.run import engines
-from specq.run.engines import Target
 from specq.run.job import FIRST, Job
 from specq.run.provenance import hide_home
 from specq.run.store import Key
@@ -43,7 +43,7 @@ def audit(job: Job) -> None:
     job.store.append(Done(process=job.process, task="audit"))
 
 
-def _scored(answers: _Answers, target: Target, step: AuditKey) -> Record:
+def _scored(answers: _Answers, target: LoadedTarget, step: AuditKey) -> Record:
     kind, arm, prompt, repeat = step
     try:
         return answers.score(target, step)
@@ -98,7 +98,7 @@ class _Answers:
         self.outputs = job.store.outputs()
         self.rows = 1 + max((draft.k for draft in job.drafts.values() if draft), default=1)
 
-    def score(self, target: Target, step: AuditKey) -> Record:
+    def score(self, target: LoadedTarget, step: AuditKey) -> Record:
         """Run one audit."""
         kind, arm, name, repeat = step
         job, prompt = self.job, self.job.prompts[name]

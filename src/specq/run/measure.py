@@ -11,9 +11,8 @@ from specq.core.clock import now
 from specq.core.errors import Interrupted, SpecqError
 from specq.core.records import Canary, Done, Failed, Generated, LoadedModel, Machine, Note, Record
 from specq.core.types import DraftSpec, Generation, Prompt
-from specq.engines.base import Decoder
+from specq.engines.base import Decoder, LoadedTarget
 from specq.run import bandwidth, engines
-from specq.run.engines import Target
 from specq.run.job import FIRST, Job
 from specq.run.provenance import hide_home
 from specq.run.schedule import Turn, turns
@@ -115,7 +114,9 @@ def warm_up_tokens(draft: DraftSpec | None) -> int:
 class _Turns:
     """The turns of one process, with their canary and the count of failures in a row."""
 
-    def __init__(self, job: Job, target: Target, decoders: dict[str, Decoder], recorded: Sequence[Record]) -> None:
+    def __init__(
+        self, job: Job, target: LoadedTarget, decoders: dict[str, Decoder], recorded: Sequence[Record]
+    ) -> None:
         self.job = job
         self.target = target
         self.decoders = decoders
