@@ -65,7 +65,7 @@ def test_a_worker_whose_parent_was_killed_keeps_a_second_writer_out_and_then_sto
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     experiment = run_fakes.write_experiment(tmp_path)
-    want(monkeypatch, sleep_s=1.0)
+    want(monkeypatch, sleep_s=5.0)
     parent = start_parent(tmp_path)
     wait_for(lambda: recorded(tmp_path / "out", "Generated", 1))
     run = only_run(tmp_path / "out")
