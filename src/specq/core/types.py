@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Literal
 
@@ -85,6 +86,9 @@ class Step:
     verify_s: float
     sample_s: float
     rest_s: float
+
+
+OnStep = Callable[[Step], None]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -23,6 +23,7 @@ from transformers import (
 )
 
 from specq.core.errors import SpecqError, Unsupported
+from specq.core.types import DraftSpec
 from specq.decoding.session import Keep, Session, no_cache, takes
 
 TOLERANCE = 1e-3
@@ -85,6 +86,17 @@ def check_rollback(folder: Path, *, drafting: bool) -> None:
         _VERDICTS[key] = _verdict(config, keep)
     if (verdict := _VERDICTS[key]) is not None:
         raise Unsupported(verdict)
+
+
+def check_drafting(spec: DraftSpec, target: Path, draft: Path | None) -> None:
+    """`check_rollback` of all that a draft rolls back; a draft None is the target itself, or no model.
+
+    Raises:
+        Unsupported: as check_rollback.
+    """
+    check_rollback(target, drafting=spec.method == "early_exit")
+    if spec.method == "model":
+        check_rollback(target if draft is None else draft, drafting=True)
 
 
 def _verdict(config: PreTrainedConfig, keep: Keep) -> str | None:

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 import torch
 from torch import Tensor
 
-from specq.core.types import Finish, Generation, Prompt, Rule, Sampling, Step
+from specq.core.types import Finish, Generation, OnStep, Prompt, Rule, Sampling, Step
 from specq.decoding import rules
 from specq.decoding.drafters import Proposal
 from specq.decoding.sampling import Streams, Warper, draw
@@ -17,7 +17,6 @@ from specq.decoding.sampling import Streams, Warper, draw
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerBase
 
-OnStep = Callable[[Step], None]
 STOP_MARGIN = 8
 
 

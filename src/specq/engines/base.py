@@ -5,14 +5,12 @@ What crosses a contract is plain Python or numpy; tensors stay inside their engi
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol, Self
 
 from specq.core.records import Audited, FirstTokens, GapNoise, Sampled
-from specq.core.types import DraftSpec, Generation, Method, Prompt, Rule, Sampling, Step
-
-OnStep = Callable[[Step], None]
+from specq.core.types import DraftSpec, Generation, Method, OnStep, Prompt, Rule, Sampling
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

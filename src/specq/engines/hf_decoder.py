@@ -6,16 +6,15 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
 from specq.core.errors import PromptError
-from specq.core.types import DraftSpec, Generation, Prompt, Sampling
+from specq.core.types import DraftSpec, Generation, OnStep, Prompt, Sampling
 from specq.decoding.batch import BatchChain, BatchDrafter, BatchLookup, decode_batch
 from specq.decoding.drafters import Drafter
 from specq.decoding.drafters.chain import EarlyExitDrafter, ModelDrafter
 from specq.decoding.drafters.lookup import LookupDrafter, NgramIndex, SuffixIndex
 from specq.decoding.loop import decode
-from specq.decoding.probe import check_rollback
+from specq.decoding.probe import check_drafting
 from specq.decoding.request import Request
 from specq.decoding.session import Session
-from specq.engines.base import OnStep
 from specq.models import refs
 from specq.models.facts import facts
 
@@ -31,11 +30,11 @@ class HFDecoder:
         self.k = 0 if draft is None else draft.k
         self._contexts = [target.facts.context]
         if draft is not None:
-            check_rollback(target.resolved.folder, drafting=draft.method == "early_exit")
-            if draft.method == "model" and draft.model is not None:
-                drafting = target.resolved if draft.model == "self" else refs.resolve(draft.model)
-                check_rollback(drafting.folder, drafting=True)
-                self._contexts.append(facts(drafting).context)
+            separate = None
+            if draft.method == "model" and draft.model not in (None, "self"):
+                separate = refs.resolve(str(draft.model))
+                self._contexts.append(facts(separate).context)
+            check_drafting(draft, target.resolved.folder, None if separate is None else separate.folder)
         shares_cache = draft is not None and draft.method == "early_exit"
         self.session = Session(target.model, keep="everything" if shares_cache else "window")
         self.drafter = self._drafter(draft)

@@ -71,13 +71,8 @@ def check_rollback(spec: DraftSpec | None, target: PlannedModel, draft: PlannedM
     for model in (target, draft):
         if model is not None:
             probe.check_cache(model.resolved.folder)
-    if spec is None:
-        return
-    probe.check_rollback(target.resolved.folder, drafting=spec.method == "early_exit")
-    if spec.model == "self":
-        probe.check_rollback(target.resolved.folder, drafting=True)
-    elif draft is not None:
-        probe.check_rollback(draft.resolved.folder, drafting=True)
+    if spec is not None:
+        probe.check_drafting(spec, target.resolved.folder, None if draft is None else draft.resolved.folder)
 
 
 def free_bytes(engine: Engine) -> int | None:

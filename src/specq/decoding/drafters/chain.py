@@ -30,7 +30,33 @@ def fit(logits: Tensor, vocabulary: int) -> Tensor:
     they are never tokens.
     """
     missing = vocabulary - logits.shape[-1]
+    if missing == 0:
+        return logits
     return torch.nn.functional.pad(logits, (0, max(0, missing)), value=-torch.inf)[:, :vocabulary]
+
+
+def chain(
+    session: Session,
+    pending: Sequence[int],
+    ids: Sequence[int],
+    k: int,
+    *,
+    warper: Warper,
+    stream: np.random.Generator,
+    sampled: bool,
+    vocabulary: int | None = None,
+) -> Proposal:
+    """K draft tokens after ids, one pass each; `pending` are those of ids that the session lacks."""
+    text = list(ids)
+    rows: list[Tensor] = []
+    for _ in range(k):
+        logits = session.forward(pending, last_only=True)
+        token, q = choose(warper, text, logits if vocabulary is None else fit(logits, vocabulary), stream, sampled)
+        if q is not None:
+            rows.append(q)
+        text.append(token)
+        pending = [token]
+    return Proposal(text[len(ids) :], torch.cat(rows) if rows else None)
 
 
 class ModelDrafter:
@@ -56,17 +82,16 @@ class ModelDrafter:
 
     def propose(self, ids: Sequence[int], k: int) -> Proposal:
         """K tokens after ids."""
-        text = list(ids)
-        pending = text[self._session.length :]
-        rows: list[Tensor] = []
-        for _ in range(k):
-            logits = fit(self._session.forward(pending, last_only=True), self._vocabulary)
-            token, q = choose(self._warper, text, logits, self._stream, self._sampled)
-            if q is not None:
-                rows.append(q)
-            text.append(token)
-            pending = [token]
-        return Proposal(text[len(ids) :], torch.cat(rows) if rows else None)
+        return chain(
+            self._session,
+            ids[self._session.length :],
+            ids,
+            k,
+            warper=self._warper,
+            stream=self._stream,
+            sampled=self._sampled,
+            vocabulary=self._vocabulary,
+        )
 
     def commit(self, ids: Sequence[int]) -> None:
         """Drop cached tokens that were refused; the last committed token is never in the cache."""
@@ -94,16 +119,9 @@ class EarlyExitDrafter:
 
     def propose(self, ids: Sequence[int], k: int) -> Proposal:
         """K tokens after ids; the target's cache holds all of ids but the last."""
-        text = list(ids)
-        rows: list[Tensor] = []
-        for _ in range(k):
-            logits = self._view.forward(text[-1:], last_only=True)
-            token, q = choose(self._warper, text, logits, self._stream, self._sampled)
-            if q is not None:
-                rows.append(q)
-            text.append(token)
+        proposal = chain(self._view, ids[-1:], ids, k, warper=self._warper, stream=self._stream, sampled=self._sampled)
         self._view.rollback(k)
-        return Proposal(text[len(ids) :], torch.cat(rows) if rows else None)
+        return proposal
 
     def commit(self, ids: Sequence[int]) -> None:
         """Nothing to do: the state is the target's."""
