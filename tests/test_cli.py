@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import json
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -10,6 +11,8 @@ import pytest
 
 import specq
 from specq import api, cli
+from specq.cli import progress
+from specq.run import runner
 
 sys.path.insert(0, str(Path(__file__).parent / "run"))
 import run_fakes
@@ -148,6 +151,72 @@ def test_a_mistake_is_one_line_and_exit_code_2(
     assert len(err.splitlines()) == 1
     assert says in err
     assert not (fakes / "results").exists()
+
+
+@pytest.mark.parametrize(
+    ("words", "says"),
+    [
+        (["shwo", "x"], "no command shwo, did you mean 'show'? allowed: run, plan, "),
+        (["zzz"], "no command zzz; allowed: run, plan, "),
+        (["models", "fecth"], "models: no command fecth, did you mean 'fetch'? allowed: fetch, ls, facts; "),
+        (["show"], "show: missing argument 'RUN'; type: specq show --help"),
+        (["show", "a", "b"], "show: got unexpected extra argument(s) (b); type: specq show --help"),
+        (["show", "a", "--jsno"], "show: no option --jsno, did you mean '--json'? allowed: --out, --json, --help; "),
+        (["plan", "--zzz", "a"], "plan: no option --zzz; allowed: --set, --smoke, --json, --help; "),
+        (["run", "--set"], "option '--set' requires an argument; type: specq --help"),
+        (["run", "--smoke=3"], "option '--smoke' does not take a value; type: specq --help"),
+        (["--jsno"], "no option --jsno; allowed: --help; type: specq --help"),
+    ],
+)
+def test_a_word_that_the_command_line_does_not_know_is_more_than_one_line(
+    words: list[str], says: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert cli.main(words) == 2
+    out, err = capsys.readouterr()
+    assert out == ""
+    assert len(err.splitlines()) == 1
+    assert err.startswith(f"specq: {says}")
+
+
+@pytest.mark.parametrize("words", [[], ["models"]])
+def test_a_command_without_words_is_answered_with_an_error_and_not_with_help(
+    words: list[str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert cli.main(words) == 2
+    assert "Commands:" in capsys.readouterr().out
+
+
+def test_a_row_is_folded_on_its_way_into_a_pipe(
+    fakes: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    question = " ".join(["which"] * 60)
+    text = (fakes / "tiny.toml").read_text(encoding="utf-8").replace("Which?", question)
+    (fakes / "tiny.toml").write_text(text, encoding="utf-8")
+    assert cli.main(["run", "tiny.toml"]) == 0
+    capsys.readouterr()
+    monkeypatch.delenv("COLUMNS", raising=False)
+    for words in (["ls"], ["show", next((fakes / "results").glob("*/*")).name]):
+        assert cli.main(words) == 0
+        assert question in capsys.readouterr().out
+    for width in (40, 80):
+        monkeypatch.setenv("COLUMNS", str(width))
+        assert cli.main(["ls"]) == 0
+        assert max(map(len, capsys.readouterr().out.splitlines())) <= width
+
+
+def test_progress_ends_short_of_its_total(fakes: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert cli.main(["run", "tiny.toml"]) == 0
+    last = capsys.readouterr().err.splitlines()[-1]
+    done, total = re.findall(r"\d+", last)
+    assert last == f"[{done}/{total}] done"
+    assert done == total
+
+
+def test_what_was_left_out_of_a_run_is_not_said_at_its_end(capsys: pytest.CaptureFixture[str]) -> None:
+    with progress.watch() as show:
+        show(runner.Progress(done=3, total=9, phase="measure", text="a"))
+        show(runner.Progress(done=7, total=9, phase="measure"))
+    assert capsys.readouterr().err == "[3/9] a\n[7/9] done; 2 samples or checks were left out\n"
 
 
 def test_debug_shows_the_traceback_wherever_it_stands(fakes: Path) -> None:

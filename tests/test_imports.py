@@ -29,7 +29,10 @@ ORDER = (
 RANK = {name: rank for rank, names in enumerate(ORDER) for name in names}
 ENTRY = ORDER[-1]
 # Modules of these names import without a model library: a laptop reads results and plans runs.
-LIGHT = ("core", "stats", "experiment", "report", "engines/base.py", "models/facts.py", "models/refs.py", "api.py")
+LIGHT = (
+    *("core", "stats", "experiment", "report", "engines/base.py", "models/facts.py", "models/refs.py"),
+    *("quantize/recipes.py", "quantize/audited.py", "api.py"),
+)
 HEAVY = ("torch", "transformers", "accelerate", "llmcompressor", "lm_eval", "mlx")
 
 

@@ -6,30 +6,36 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from specq.api import (
+        audit_quantized,
         check_gate,
         doctor,
         fetch_model,
         list_models,
         list_runs,
         load_experiment,
+        load_recipe,
         model_facts,
         open_run,
         plan_experiment,
+        quantize_model,
         rebuild_report,
         run_experiment,
     )
 
 __version__ = "0.1.0"
 __all__ = [
+    "audit_quantized",
     "check_gate",
     "doctor",
     "fetch_model",
     "list_models",
     "list_runs",
     "load_experiment",
+    "load_recipe",
     "model_facts",
     "open_run",
     "plan_experiment",
+    "quantize_model",
     "rebuild_report",
     "run_experiment",
 ]

@@ -11,6 +11,9 @@ from specq.run.catalog import DEFAULT_OUT
 if TYPE_CHECKING:
     from specq.experiment.plan import Plan
     from specq.experiment.schema import Experiment
+    from specq.quantize.artifact import Artifact
+    from specq.quantize.audited import QuantAudit
+    from specq.quantize.recipes import Recipe
     from specq.report import Report, Run
     from specq.run.catalog import RunSummary
     from specq.run.runner import OnProgress
@@ -54,8 +57,9 @@ def run_experiment(
     may then be left out.
 
     Raises:
-        UserError: a mistake that was found before weights loaded, or a folder that is busy or done.
-        Interrupted: Ctrl-C. RunFailed: a worker broke. Both keep what was recorded.
+        UserError: a mistake that was found before weights loaded, or a folder that is busy, done or damaged.
+        Interrupted: Ctrl-C, SIGTERM or SIGHUP; `exit_code` tells which.
+        RunFailed: a worker broke, or an arm failed on every sample. Both keep what was recorded.
     """
     from specq import report
     from specq.run import runner
@@ -70,11 +74,61 @@ def run_experiment(
     )
 
 
+def load_recipe(file: Path | str | None = None, **keys: Any) -> Recipe:
+    """A recipe from a file, from keys, or from a file with some of its keys replaced; what is left out takes defaults.
+
+    Raises:
+        ConfigError: a key or a value is wrong, or values are impossible together.
+    """
+    from specq.quantize import recipes
+
+    return recipes.make(keys) if file is None else recipes.load(Path(file), **keys)
+
+
+def quantize_model(
+    model: str,
+    recipe: Recipe | Path | str,
+    out: Path | str | None = None,
+    *,
+    revision: str | None = None,
+    on_progress: OnProgress | None = None,
+) -> Artifact:
+    """Quantize a model as a recipe (or a recipe file) says into the new folder `out`, and audit the result.
+
+    Without `out` it goes into the cache, once: the same source, recipe, texts and versions are found there again.
+    What can be refused is refused before weights are loaded.
+
+    Raises:
+        UserError: the recipe, the texts, the model or the folder will not do.
+        Interrupted: Ctrl-C, SIGTERM or SIGHUP; nothing half-made is left.
+        RunFailed: the tool broke, or wrote tensors that are not finite. DiskFull: too little space.
+    """
+    from specq.run import quantizing
+
+    chosen = load_recipe(recipe) if isinstance(recipe, str | Path) else recipe
+    where = None if out is None else Path(out)
+    return quantizing.quantize(model, chosen, where, revision=revision, on_progress=on_progress)
+
+
+def audit_quantized(folder: Path | str, source: str | None = None) -> QuantAudit:
+    """What a quantized folder really holds and how far it is from its source; of a folder that others made too.
+
+    `source` is the model that it was made from. Where it is left out and specq made the folder, its own notes
+    tell the source; it is used if it is here and has not changed.
+
+    Raises:
+        ModelError: no model folder, a format that cannot be read here, or no such source.
+    """
+    from specq.quantize.reaudit import audit_again
+
+    return audit_again(Path(folder).expanduser(), source)
+
+
 def rebuild_report(run: Path | str, *, out: Path | str = DEFAULT_OUT) -> Report:
     """Derive a run's report anew and write report.json and report.md into its folder.
 
     Raises:
-        RunFolderError: no such run. DiskFull: no space.
+        RunFolderError: no such run, a damaged one, or a folder that cannot be written. DiskFull: no space.
     """
     from specq import report
     from specq.run.catalog import find_run
@@ -109,7 +163,7 @@ def open_run(run: Path | str, *, out: Path | str = DEFAULT_OUT) -> Run:
     """A run's records and measures as objects and as pandas frames; writes nothing.
 
     Raises:
-        RunFolderError: no such run.
+        RunFolderError: no such run, or a damaged one.
     """
     from specq import report
     from specq.run.catalog import find_run
@@ -126,9 +180,10 @@ def list_runs(out: Path | str = DEFAULT_OUT) -> tuple[RunSummary, ...]:
 
 def doctor() -> dict[str, Any]:
     """What this machine can run and why not where it cannot, as JSON values; takes some seconds."""
+    from specq.quantize import tools
     from specq.run.doctor import examine
 
-    return examine()
+    return {**examine(), "quantization": tools.examine()}
 
 
 def fetch_model(name: str = "smollm2-135m", *, progress: Callable[[str], None] | None = None) -> Path:

@@ -11,7 +11,7 @@ import transformers
 
 import tiny_models as tiny
 from specq.core.errors import Unsupported
-from specq.decoding.probe import check_cache
+from specq.decoding.runnable import check_class
 from specq.decoding.session import Session, shallow
 
 pytestmark = pytest.mark.usefixtures("one_thread")
@@ -108,13 +108,35 @@ def test_a_model_without_one_list_of_layers_is_cut_anyway():
     ],
     ids=["rwkv", "mamba"],
 )
-def test_a_model_without_a_key_value_cache_forgets_its_context(config, tmp_path):
-    model = transformers.AutoModelForCausalLM.from_config(config)
-    with pytest.raises(Unsupported, match="keeps its state in a cache of its own kind"):
-        Session(model)
+def test_a_model_without_a_key_value_cache_forgets_its_context_or_is_rolled_back(config, tmp_path):
+    model = transformers.AutoModelForCausalLM.from_config(config).eval()
+    text, more = [3, 5, 7, 11], [2, 9, 4]
+    one_by_one = Session(model, keep="nothing")
+    with torch.inference_mode():
+        one_by_one.forward(text, last_only=True)
+        got = torch.cat([one_by_one.forward([token]) for token in more])
+        whole = model(input_ids=torch.tensor([[*text, *more]])).logits[0, len(text) :]
+    assert torch.allclose(got, whole, atol=1e-5)
     config.save_pretrained(tmp_path)
-    with pytest.raises(Unsupported, match=type(model).__name__):
-        check_cache(tmp_path)
+    check_class(tmp_path, "sdpa")
+    with pytest.raises(Unsupported, match=rf"{type(model).__name__} keeps no key-value cache"):
+        Session(model)
+
+
+def test_a_session_that_keeps_nothing_is_rolled_back():
+    session = Session(tiny.make("window"), keep="nothing")
+    session.forward([4, 5, 6])
+    session.rollback(0)
+    assert session.length == 3
+    with pytest.raises(ValueError, match="keeps nothing for it"):
+        session.rollback(1)
+
+
+def test_a_model_without_memory_between_passes_is_run(tmp_path):
+    config = transformers.OpenAIGPTConfig(vocab_size=16, n_embd=16, n_layer=1, n_head=2)
+    config.save_pretrained(tmp_path)
+    with pytest.raises(Unsupported, match="OpenAIGPTLMHeadModel keeps no key-value cache"):
+        check_class(tmp_path)
 
 
 def test_accelerate_hooks_make_an_early_exit_run_the_whole_model():

@@ -262,6 +262,15 @@ def test_a_clean_step_draws_first_tokens_off_the_law(target_of, copied, name):
     assert g_test(record.counts, record.expected) > 1e-3
 
 
+def test_draws_where_nothing_was_proposed_pass_for_draws_of_a_draft(target_of, copied):
+    """A lookup that finds nothing takes plain steps: its record says how many of the draws were a draft's."""
+    target, lookup = target_of("llama"), FIRST["ngram"]
+    assert target.first_tokens("a", copied, lookup, WARM, 20).proposed == 20
+    assert target.first_tokens("a", copied, None, WARM, 20).proposed == 0
+    once = dataclasses.replace(lookup, min_ngram=3)
+    assert target.first_tokens("a", copied, once, WARM, 20).proposed == 0
+
+
 @pytest.mark.parametrize("name", ["ngram", "rejection", "greedy_draft", "block"])
 def test_a_residual_that_was_skipped_passes(target_of, copied, baseline, monkeypatch, name):
     def skip(p, q, x, accepted, n, weight=None):

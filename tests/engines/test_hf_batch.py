@@ -149,6 +149,7 @@ def test_planted_positions_that_count_padding_are_not_noticed(target_of, monkeyp
     assert not equal(target_of("llama").decoder(None), tiny.greedy(NEW))[0]
 
 
-def test_a_window_that_would_count_holes_is_not_refused(target_of):
-    with pytest.raises(Unsupported, match=r"MistralForCausalLM has sliding-window layers.*batch_size 1"):
-        target_of("window").decoder(None).generate(PROMPTS, tiny.greedy(4), batch_size=2)
+@pytest.mark.parametrize("kind", ["window", "hybrid", "conv"])
+def test_a_window_or_a_state_that_would_count_holes_is_not_refused(target_of, kind):
+    with pytest.raises(Unsupported, match=r"^\w+ has layers with sliding windows or states of their own.*batch_size 1"):
+        target_of(kind).decoder(None).generate(PROMPTS, tiny.greedy(4), batch_size=2)

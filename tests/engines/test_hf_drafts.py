@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import tiny_models as tiny
-from specq.core.errors import TokenizerMismatch, Unsupported
+from specq.core.errors import NonFiniteLogits, TokenizerMismatch, Unsupported
 from specq.core.types import RULES, DraftSpec, Sampling
 from specq.engines.hf import HFEngine
 
@@ -76,21 +76,21 @@ DRAFTS_ON_A_HYBRID = {
 
 @pytest.mark.parametrize("name", DRAFTS_ON_A_HYBRID)
 def test_a_recurrent_target_is_rolled_back(target_of, name):
-    with pytest.raises(Unsupported, match=r"^Qwen3NextForCausalLM: .*: run it without a draft"):
+    with pytest.raises(Unsupported, match=r"^Qwen3NextForCausalLM keeps a recurrent state .*: run it without a draft"):
         target_of("hybrid").decoder(DRAFTS_ON_A_HYBRID[name])
 
 
-def test_a_cache_that_takes_back_one_block_is_asked_to_take_back_several_passes(target_of):
-    """Short convolutions can be rolled back after one pass, as a target needs, and not after several."""
+def test_short_convolutions_lose_tokens_when_they_are_taken_back(target_of):
+    """They keep their last inputs, not a state, so one block and several passes can both be taken back."""
     target = target_of("conv")
     want = target.decoder(None).generate([PROMPT], tiny.greedy(NEW))[0]
     assert list(want.ids) == tiny.uncached(target.model, PROMPT.ids, NEW)
     for name, spec in tiny.drafts("rejection", 3, "self").items():
-        if name in ("ngram", "suffix"):
-            assert target.decoder(spec).generate([PROMPT], tiny.greedy(NEW))[0].ids == want.ids
-        else:
-            with pytest.raises(Unsupported, match="Lfm2ForCausalLM"):
+        if name == "early_exit":
+            with pytest.raises(Unsupported, match="layers = 2: none of them keeps keys and values"):
                 target.decoder(spec)
+        else:
+            assert target.decoder(spec).generate([PROMPT], tiny.greedy(NEW))[0].ids == want.ids
 
 
 def test_a_recurrent_draft_is_rolled_back(target_of, folder_of, monkeypatch):
@@ -111,3 +111,19 @@ def test_an_unknown_dtype_or_an_absent_device_is_taken():
         HFEngine(dtype="int4")
     with pytest.raises(Unsupported, match="device 'tpu': allowed are auto, cuda, mps, cpu"):
         HFEngine(device="tpu")
+
+
+@pytest.mark.parametrize("spec", [None, DraftSpec(method="model", model="self", k=2)], ids=["plain", "draft"])
+def test_logits_that_are_not_finite_name_no_model(folder_of, spec):
+    target = HFEngine(device="cpu").open(str(folder_of("llama", seed=9)))
+    target.model.get_output_embeddings().weight.data.fill_(float("nan"))
+    said = "draft self, k = 2, rejection" if spec else "plain decoding"
+    with pytest.raises(NonFiniteLogits, match=rf"llama, {said}: the model returned logits that are not finite"):
+        target.decoder(spec).generate([PROMPT], tiny.greedy(4))
+
+
+def test_logits_of_a_draft_that_are_not_finite_are_blamed_on_the_target(target_of, folder_of):
+    decoder = target_of("llama").decoder(DraftSpec(method="model", model=str(folder_of("llama", seed=8)), k=2))
+    decoder.target.draft_model(decoder.draft).get_output_embeddings().weight.data.fill_(float("nan"))
+    with pytest.raises(NonFiniteLogits, match=r"draft [^ ]+, k = 2, rejection: in the draft, the model returned"):
+        decoder.generate([PROMPT], tiny.greedy(4))

@@ -4,8 +4,12 @@ from __future__ import annotations
 
 from typing import Any
 
+import pytest
+
+from specq.core.errors import ConfigError
+from specq.core.types import TargetSpec
 from specq.experiment import config
-from specq.experiment.arms import arms
+from specq.experiment.arms import Arm, arms
 from specq.experiment.schema import Experiment
 
 
@@ -48,3 +52,38 @@ def test_arm_carries_its_draft() -> None:
     arm = arms(experiment(["a"]))[2]
     assert arm.draft is not None
     assert (arm.draft.method, arm.draft.k, arm.draft.rule) == ("lookup", 2, "greedy_draft")
+
+
+MIXED: dict[str, dict[str, Any]] = {
+    "w4": {"kind": "quantize", "recipe": "w4.toml"},
+    "q8": {"kind": "kv_cache", "type": "q8"},
+    "lookup": {"kind": "draft", "method": "lookup"},
+    "self8": {"kind": "draft", "method": "model", "model": "self", "bits": 8},
+}
+
+
+def mixed(*run: str) -> dict[str, Arm]:
+    found = experiment([]).resolved() | {"levers": MIXED, "arms": {"run": list(run)}}
+    return {arm.id: arm for arm in arms(config.from_resolved(found))}
+
+
+def test_levers_of_three_kinds_meet_in_one_arm() -> None:
+    arm = mixed("w4 + q8 + self8")["q8+self8+w4#1"]
+    assert arm.target == TargetSpec(recipe="w4.toml", prefill="dense", kv_cache="q8")
+    assert arm.draft is not None
+    assert (arm.draft.model, arm.draft.bits, arm.draft.group_size, arm.draft.head) == ("self", 8, 0, "keep")
+
+
+def test_a_draft_on_a_changed_target_brings_that_targets_plain_arm_with_it() -> None:
+    found = mixed("lookup", "lookup + w4")
+    assert list(found) == ["baseline#1", "baseline#2", "lookup#1", "w4#1", "lookup+w4#1"]
+    assert {id: arm.plain for id, arm in found.items()} == {
+        **dict.fromkeys(("baseline#1", "baseline#2", "lookup#1"), "baseline#1"),
+        **dict.fromkeys(("w4#1", "lookup+w4#1"), "w4#1"),
+    }
+    assert [id for id, arm in found.items() if arm.changes_target] == ["w4#1", "lookup+w4#1"]
+
+
+def test_two_levers_of_one_kind_are_refused_in_one_arm() -> None:
+    with pytest.raises(ConfigError, match='"lookup \\+ self8" has two levers of kind draft'):
+        mixed("lookup + self8")

@@ -115,8 +115,10 @@ def test_every_key_that_can_change_a_number_changes_the_hash(file: Path, overrid
 
 def test_words_for_the_reader_leave_the_hash_alone(file: Path) -> None:
     changed = config.load(file, ["question=Another?", "name=other"])
+    cut = config.load(file, smoke=True)
+    assert cut.config_sha256 == cut.model_copy(update={"smoke": False}).config_sha256
     assert changed.config_sha256 == config.load(file).config_sha256
-    assert HASH_LEAVES_OUT == ("question", "name")
+    assert HASH_LEAVES_OUT == ("question", "name", "smoke")
 
 
 def test_whole_number_for_a_float_has_the_same_hash(file: Path) -> None:
@@ -169,42 +171,25 @@ def test_unknown_key_is_told_with_the_nearest_known_one(file: Path, override: st
 @pytest.mark.parametrize(
     ("override", "says"),
     [
-        ('levers.w4={kind="quantize", recipe="r.toml"}', '[levers.w4] kind = "quantize": not in this version'),
-        ("engine.kind=vllm", '[engine] kind = "vllm": not in this version, allowed is "hf"'),
-        ("engine.compile=true", "compile = true: not in this version"),
+        (
+            'levers.p={kind="prompt"}',
+            '[levers.p] kind = "prompt": not in this version, allowed is "draft", "quantize", "kv_cache"',
+        ),
+        ("engine.kind=vllm", '[engine] kind = "vllm": not in this version, allowed is "hf", "mlx"'),
         ('evals=[{name="a", items="b", metric="c"}]', "evals: not in this version"),
-        ('arms.run=["small + lookup"]', "two drafts in one arm: not in this version"),
     ],
 )
 def test_what_this_version_cannot_do_is_refused_by_name(file: Path, override: str, says: str) -> None:
     assert says in refused(file, override)
 
 
-@pytest.mark.parametrize(
-    ("override", "says"),
-    [
-        ("levers.lookup.layers=3", '[levers.lookup] layers: method = "lookup" does not read it'),
-        ("levers.early.model=x", 'model: method = "early_exit" does not read it, allowed is layers'),
-        ("levers.small.max_ngram=3", "max_ngram: method"),
-        ('levers.new={kind="draft", method="model"}', "[levers.new] model is missing"),
-        ('levers.new={kind="draft", method="early_exit"}', "layers is missing"),
-        ('levers.new={kind="draft"}', '[levers.new] method is missing: give "model", "lookup", "early_exit"'),
-        ('levers.lookup.match="prefix"', "match"),
-        ('levers.lookup={kind="draft",method="lookup",match="suffix",max_ngram=3}', "max_ngram: match"),
-        ("levers.lookup.min_ngram=9", "min_ngram = 9: allowed is 1 to max_ngram (3)"),
-        ('levers.each={kind="draft", method="lookup"}', '"each" cannot name a lever'),
-        ('levers."a b"={kind="draft", method="lookup"}', "cannot name a lever"),
-        ('workload.stop=["END"]', 'lengths = "equal" ignores every stop'),
-        ("workload.min_new_tokens=65", "allowed is 0 to max_new_tokens (64)"),
-        ('arms.run=["small + small"]', "names one lever twice"),
-    ],
-)
-def test_keys_that_contradict_each_other_are_refused(file: Path, override: str, says: str) -> None:
-    assert says in refused(file, override)
-
-
-def test_several_problems_are_counted(file: Path) -> None:
-    assert "(and 1 more)" in refused(file, "levers.small.k=0", "workload.limit=0")
+def test_a_second_problem_is_hidden_behind_the_first(file: Path) -> None:
+    said = refused(file, "levers.small.k=0", "workload.limit=0")
+    assert "k = 0: allowed is 1 to 64" in said
+    assert "; also " in said
+    assert "limit = 0: allowed is 1 or more" in said
+    many = refused(file, "levers.small.k=0", "workload.limit=0", "workload.top_p=9", "workload.seed=-1")
+    assert many.endswith("; and 1 more, which show when these are mended")
 
 
 def test_missing_table_is_named(tmp_path: Path) -> None:
@@ -261,6 +246,13 @@ def test_smoke_is_short_but_refuses_what_the_whole_run_would_refuse(file: Path) 
     assert config.load(file, ["workload.limit=2"], smoke=True).workload.limit == 2
     with pytest.raises(ConfigError, match="repeats = 0"):
         config.load(file, ["workload.repeats=0"], smoke=True)
+
+
+def test_a_smoke_run_does_not_say_that_it_is_one(file: Path) -> None:
+    assert not config.load(file).resolved()["smoke"]
+    asked = config.load(file, smoke=True)
+    assert asked.resolved()["smoke"]
+    assert config.load(file, ["smoke=true"]) == asked, "the key cuts as the option does"
 
 
 @pytest.mark.parametrize("name", ["quickstart", "pair"])

@@ -52,6 +52,21 @@ def test_half_an_array_is_not_taken_for_a_bare_word(file: Path) -> None:
     assert "the value is not TOML" in refused(file, 'workload.stop=["END"')
 
 
+@pytest.mark.parametrize(
+    "text", ["a = " + "[" * 5000 + "]" * 5000, "a = " + "{a=" * 5000 + "1" + "}" * 5000, ".".join("a" * 5000) + " = 1"]
+)
+def test_a_deeply_nested_file_is_a_bug_of_ours(tmp_path: Path, text: str) -> None:
+    path = tmp_path / "deep.toml"
+    path.write_text(text)
+    assert refused(path).endswith("deep.toml: nested too deeply; allowed are the tables that an experiment has")
+
+
+def test_a_deeply_nested_value_is_a_bug_of_ours(file: Path) -> None:
+    said = refused(file, "workload.stop=" + "[" * 5000)
+    assert said.endswith("...: nested too deeply; allowed are lists of plain values")
+    assert len(said) < 200
+
+
 def test_override_into_something_that_is_no_table_is_refused(file: Path) -> None:
     assert "workload.limit is no table" in refused(file, "workload.limit.x=3")
 

@@ -7,8 +7,10 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 from plan_models import HIDDEN, INNER, WORDS, MakeModel
+from safetensors.numpy import load_file, save_file
 
 from specq.core.errors import ModelError, PromptError, TokenizerMismatch, Unsupported
 from specq.engines.base import Capabilities
@@ -180,18 +182,67 @@ def test_engine_without_the_rule_or_the_method_is_refused(make_model: MakeModel,
 def test_cache_that_cannot_roll_back_is_refused_for_drafts_only(
     make_model: MakeModel, prompts: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    asked: list[tuple[str, bool]] = []
+    asked: list[tuple[str, str]] = []
 
-    def refuse(folder: Path, *, drafting: bool) -> None:
-        asked.append((folder.name, drafting))
-        if drafting:
+    def refuse(folder: Path, use: str) -> None:
+        asked.append((folder.name, use))
+        if use == "draft":
             raise Unsupported("its cache cannot be rolled back")
 
     monkeypatch.setattr("specq.decoding.probe.check_rollback", refuse)
     small = make_model("small", layers=1)
     made = make(experiment(make_model(), prompts, {"lookup": LOOKUP, "small": model_draft(small)}))
     assert [refusal.arm for refusal in made.refusals] == ["small#1"]
-    assert asked == [("target", False), ("target", False), ("small", True)]
+    assert asked == [("target", "target"), ("target", "target"), ("small", "draft")]
+
+
+def rewrite(folder: Path, change: Any) -> Path:
+    tensors = load_file(folder / "model.safetensors")
+    change(tensors)
+    save_file(tensors, folder / "model.safetensors", metadata={"format": "pt"})
+    return folder
+
+
+def test_a_missing_tensor_or_a_wrong_shape_is_found_after_loading(make_model: MakeModel, prompts: Path) -> None:
+    name = "model.layers.1.mlp.down_proj.weight"
+    lacking = rewrite(make_model("lacking"), lambda tensors: tensors.pop(name))
+    with pytest.raises(ModelError, match=rf"lacks 1 of the weights its config asks for \(first: {name}\)"):
+        make(experiment(lacking, prompts, {})).check()
+    wrong = rewrite(make_model("wrong"), lambda tensors: tensors.update({name: np.ones((3, 3), np.float32)}))
+    for target, levers in ((wrong, {}), (make_model(), {"d": model_draft(wrong)})):
+        with pytest.raises(ModelError, match=rf"{name} is \[3, 3\] on disk and \[{HIDDEN}, {INNER}\] by config"):
+            make(experiment(target, prompts, levers)).check()
+
+
+def test_tensors_that_transformers_renames_are_called_missing(make_model: MakeModel, prompts: Path) -> None:
+    def rename(tensors: dict[str, np.ndarray]) -> None:
+        tensors["model.layers.0.mlp.of_old"] = tensors.pop("model.layers.0.mlp.up_proj.weight")
+
+    make(experiment(rewrite(make_model(), rename), prompts, {})).check()
+
+
+def test_a_token_without_a_row_is_found_after_loading(make_model: MakeModel, prompts: Path) -> None:
+    target = make_model()
+    config = json.loads((target / "config.json").read_text())
+    (target / "config.json").write_text(json.dumps({**config, "vocab_size": 6}))
+    rewrite(target, lambda t: t.update({"model.embed_tokens.weight": t["model.embed_tokens.weight"][:6].copy()}))
+    said = r'prompt "chat" has the token id 6, but .* has only 6 rows'
+    with pytest.raises(ModelError, match=said):
+        make(experiment(target, prompts, {})).check()
+
+
+def test_a_class_without_sdpa_passes_the_plan(make_model: MakeModel, prompts: Path) -> None:
+    import transformers
+
+    from specq.decoding import runnable
+
+    assert not transformers.BloomForCausalLM._supports_sdpa
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(runnable, "model_class", lambda config: transformers.BloomForCausalLM)
+        patch.setattr("specq.models.tensors.check_tensors", lambda *_: None)
+        asked = experiment(make_model(), prompts, {})
+        with pytest.raises(Unsupported, match=r"type --set engine\.attention=eager"):
+            make(asked).check()
 
 
 def test_sampling_defaults_of_the_model_are_said(make_model: MakeModel, prompts: Path) -> None:
@@ -204,6 +255,16 @@ def test_sampling_defaults_of_the_model_are_said(make_model: MakeModel, prompts:
 def test_missing_chat_template_is_said_for_the_prompts_it_concerns(make_model: MakeModel, prompts: Path) -> None:
     notes = make(experiment(make_model(template=None), prompts, {})).notes
     assert any("no chat template" in note and "(1 of 2 prompts)" in note for note in notes)
+
+
+def test_a_template_that_refuses_prompts_is_told_once_for_each(make_model: MakeModel, tmp_path: Path) -> None:
+    lines = [{"id": f"q{i}", "messages": [{"role": "system", "content": "x"}]} for i in range(5)]
+    path = tmp_path / "p.jsonl"
+    path.write_text("".join(json.dumps(line) + "\n" for line in lines))
+    strict = make_model(template="{{ raise_exception('no system message') }}")
+    (refusal,) = [it for it in make(experiment(strict, path, {})).refusals if it.error is PromptError]
+    assert refusal.reason.startswith('prompt "q0" (and 4 more prompts): ')
+    assert "no system message" in refusal.reason
 
 
 def test_limit_beyond_the_file_and_dropped_turns_are_said(make_model: MakeModel, tmp_path: Path) -> None:

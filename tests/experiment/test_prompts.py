@@ -53,6 +53,8 @@ def test_limit_takes_the_first_in_file_order_but_checks_the_whole_file(tmp_path:
     [
         ('{"id": "b", ', "not a JSON line"),
         ("[1]", "a list; allowed is a JSON object"),
+        ('{"id": "b", "prompt": "x", "prompt": "y"}', 'key "prompt" stands twice in one object; keep one'),
+        ('{"id": "b", "messages": [{"role": "user", "content": "x", "content": "y"}]}', 'key "content" stands twice'),
         ("[" * 100_000, "not a JSON line"),
         ('{"id": "b"}', "neither messages nor prompt"),
         ('{"id": "b", "prompt": "x", "messages": []}', "both messages and prompt"),

@@ -1,6 +1,8 @@
 from __future__ import annotations
 
 import errno
+import subprocess
+import sys
 import threading
 from pathlib import Path
 
@@ -79,6 +81,76 @@ def test_full_disk_gets_one_line_and_leaves_nothing(tmp_path, code):
         cache.build(tmp_path / "m", make, is_whole=_exists)
     assert not (tmp_path / "m").exists()
     assert not (tmp_path / "m.part").exists()
+
+
+def test_a_limit_on_file_sizes_is_told_as_a_full_disk_or_a_traceback(tmp_path):
+    """Run under a real limit, in a process of its own; free space would not help."""
+    code = """
+import resource, signal
+from pathlib import Path
+from specq.models import cache
+
+signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+resource.setrlimit(resource.RLIMIT_FSIZE, (1 << 16, resource.RLIM_INFINITY))
+folder = Path({folder!r})
+for write in ("plain", "safetensors"):
+    def make(scratch):
+        if write == "plain":
+            (scratch / "big").write_bytes(bytes(1 << 17))
+        else:
+            import numpy as np
+            from safetensors.numpy import save_file
+            save_file({{"a": np.zeros(1 << 17, np.uint8)}}, scratch / "big.safetensors")
+        return scratch
+    try:
+        cache.build(folder / "m", make, is_whole=lambda path: path.exists())
+    except cache.DiskFull as error:
+        print(error)
+print([path.name for path in folder.iterdir()])
+"""
+    done = subprocess.run(
+        [sys.executable, "-c", code.format(folder=str(tmp_path))], capture_output=True, text=True, check=True
+    )
+    plain, safetensors, left = done.stdout.splitlines()
+    assert "may not grow so large" in plain
+    assert plain == safetensors
+    assert "ulimit -f unlimited" in plain
+    assert left == "[]"
+
+
+def test_a_failed_or_finished_build_leaves_its_lock(tmp_path):
+    def fail(scratch: Path) -> Path:
+        raise ModelError("broken")
+
+    with pytest.raises(ModelError, match="broken"):
+        cache.build(tmp_path / "m", fail, is_whole=_exists)
+    assert list(tmp_path.iterdir()) == []
+    cache.build(tmp_path / "m", _make, is_whole=_exists)
+    assert [path.name for path in tmp_path.iterdir()] == ["m"]
+
+
+def test_a_lock_that_was_removed_meanwhile_lets_two_build_at_once(tmp_path):
+    """Four take turns: each removes its lock while others wait for it."""
+    inside, most, turns = [], [], []
+
+    def slow(scratch: Path) -> Path:
+        inside.append(1)
+        most.append(len(inside))
+        threading.Event().wait(0.02)
+        inside.pop()
+        return _make(scratch)
+
+    def turn() -> None:
+        for _ in range(5):
+            cache.build(tmp_path / "m", slow, is_whole=lambda folder: False)
+            turns.append(1)
+
+    others = [threading.Thread(target=turn) for _ in range(4)]
+    for other in others:
+        other.start()
+    for other in others:
+        other.join(20)
+    assert (len(turns), max(most)) == (20, 1)
 
 
 def test_full_disk_told_by_the_safetensors_writer_is_recognised(tmp_path):

@@ -164,3 +164,14 @@ def test_folder_of_gguf_files_says_to_give_the_file(tmp_path):
     (tmp_path / "x.gguf").write_bytes(b"GGUF")
     with pytest.raises(ModelError, match=r"give the file, for example .*x\.gguf"):
         check_folder(tmp_path)
+
+
+@pytest.mark.parametrize("config", [True, False])
+def test_an_adapter_is_taken_for_a_model_with_odd_file_names(tmp_path, config):
+    folder = llama_folder(tmp_path / "m")
+    (folder / "model.safetensors").rename(folder / "adapter_model.safetensors")
+    (folder / "adapter_config.json").write_text('{"base_model_name_or_path": "org/base"}')
+    if not config:
+        (folder / "config.json").unlink()
+    with pytest.raises(ModelError, match=r"holds an adapter for org/base, not a model: merge it .*merge_and_unload"):
+        check_folder(folder)

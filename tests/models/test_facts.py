@@ -227,3 +227,26 @@ def test_facts_of_a_real_class_agree_with_transformers(tmp_path):
     assert f.parameters == sum(p.numel() for p in model.parameters())
     assert f.tied
     assert f.layer_kinds == ("attention", "attention")
+
+
+@pytest.mark.parametrize("wrong", [-1, 0, "four", 2.5, True])
+@pytest.mark.parametrize("key", ["num_hidden_layers", "num_attention_heads", "num_key_value_heads", "vocab_size"])
+def test_an_impossible_size_ends_in_a_traceback(tmp_path, key, wrong):
+    folder = llama_folder(tmp_path / "m")
+    (folder / "config.json").write_text(json.dumps({**LLAMA, key: wrong}))
+    with pytest.raises(ModelError, match=rf"config\.json: {key} = .*: allowed is a whole number above 0"):
+        _facts(folder)
+
+
+def test_a_short_convolution_is_said_to_keep_a_recurrent_state(tmp_path):
+    folder = llama_folder(tmp_path / "m", layer_types=["conv", "full_attention"])
+    f = _facts(folder)
+    assert f.layer_kinds == ("conv", "attention")
+    assert f.cache_elements == 2 * 2 * 8
+    assert not any("rolled back" in note for note in f.notes)
+    assert "1 of 2 layers are short convolutions, which keep a few tokens each" in f.notes
+
+
+def test_attention_of_a_new_name_is_called_a_recurrent_state():
+    config = {"num_hidden_layers": 3, "layer_types": ["latent_attention", "hybrid_sliding", "mamba"]}
+    assert layers.kinds(config) == ("attention", "sliding", "recurrent")

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
 from specq.core import records
-from specq.core.records import Done, Generated, LoadedModel, Machine, Record
+from specq.core.hashes import of_ids, seed_of
+from specq.core.records import Done, Generated, LoadedModel, Machine, Output, Record
+from specq.run.folder import config_sha256
 
 Counts = Sequence[tuple[int, int, int]]
 
@@ -75,7 +77,7 @@ def info(arms: Sequence[str], prompts: Mapping[str, Sequence[str]], **config: An
         "question": "Which draft?",
         "experiment": "toy",
         "config": tables,
-        "config_sha256": "c0ffee",
+        "config_sha256": config_sha256(tables),
         "arms": [
             {
                 "id": arm,
@@ -112,15 +114,29 @@ MACHINE: tuple[Record, ...] = (
 FINISHED: tuple[Record, ...] = (Done(process=0, task="measure"), Done(process=0, task="audit"))
 
 
+def outputs_of(lines: Sequence[Record]) -> tuple[list[Output], list[Record]]:
+    """An output for each generation, of ids that its output_sha256 seeds, and the records with their hash."""
+    outputs, made = [], []
+    for record in lines:
+        if isinstance(record, Generated):
+            ids = tuple(seed_of(record.output_sha256, place) % 1000 for place in range(record.new_tokens))
+            turn = {"process": record.process, "arm": record.arm, "prompt": record.prompt, "repeat": record.repeat}
+            outputs.append(Output(**turn, ids=ids, text="hello"))
+            record = replace(record, output_sha256=of_ids(ids))
+        made.append(record)
+    return outputs, made
+
+
 def write_run(
     folder: Path, about: Mapping[str, Any], lines: Sequence[Record], *, done: bool = True, tail: bytes = b""
 ) -> Path:
     """Write a run folder; `tail` is a torn last line of records.jsonl."""
     folder.mkdir(parents=True, exist_ok=True)
     (folder / "run.json").write_text(json.dumps(about))
+    answers, lines = outputs_of(lines)
     text = "".join(json.dumps(records.to_json(record)) + "\n" for record in lines)
     (folder / "records.jsonl").write_bytes(text.encode() + tail)
-    (folder / "outputs.jsonl").write_text(json.dumps({"arm": "baseline#1", "text": "hello"}) + "\n")
+    (folder / "outputs.jsonl").write_text("".join(json.dumps(asdict(output)) + "\n" for output in answers))
     if done:
         (folder / "done.json").write_text("{}")
     return folder

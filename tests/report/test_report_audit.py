@@ -26,7 +26,7 @@ def test_numeric_ties_pass_and_are_counted() -> None:
     assert found.status == "passed"
     assert found.kinds == (("p1", "identical"), ("p2", "tie"), ("p3", "identical"))
     assert found.gap_limit == pytest.approx(0.2, rel=0.02)
-    assert found.sentence() == "outputs untouched (2 identical, 1 tie)"
+    assert found.sentence() == "audit passed (2 of 3 texts identical, 1 differs from a rounding tie on)"
 
 
 def test_one_large_gap_diverges() -> None:

@@ -13,11 +13,8 @@ from typing import Any
 import pytest
 import run_fakes
 
-from specq.core import jsonl
-from specq.core.records import (
-    Generated,
-    from_json,
-)
+from specq.core import lines
+from specq.core.records import Generated, key
 
 ARMS = ("baseline#1", "baseline#2", "lookup#1", "exit#1")
 
@@ -27,7 +24,7 @@ def want(monkeypatch: pytest.MonkeyPatch, **settings: Any) -> None:
 
 
 def records(run: Path) -> list[Any]:
-    return [from_json(line) for line in jsonl.read(run / "records.jsonl")[0]]
+    return [record for _, record in lines.read(run / "records.jsonl")[0]]
 
 
 def of(run: Path, kind: Any) -> list[Any]:
@@ -57,14 +54,14 @@ def assert_complete(run: Path, **counts: int) -> None:
     found = samples(run)
     assert set(found) == all_samples(**counts)
     assert set(found.values()) == {1}
-    outputs = Counter((o["process"], o["arm"], o["prompt"], o["repeat"]) for o in jsonl.read(run / "outputs.jsonl")[0])
+    outputs = Counter(key(output) for _, output in lines.read_outputs(run / "outputs.jsonl")[0])
     assert outputs == found
     assert (run / "done.json").is_file()
 
 
 def start_parent(tmp_path: Path) -> subprocess.Popen[bytes]:
     script = [sys.executable, run_fakes.__file__, "parent", str(tmp_path / "tiny.toml"), str(tmp_path / "out")]
-    return subprocess.Popen(script, stderr=subprocess.PIPE)
+    return subprocess.Popen(script, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
 
 
 def wait_for(condition: Any, seconds: float = 20.0) -> None:

@@ -1,14 +1,14 @@
 """A tiny deterministic engine, and processes that use it in place of the real one.
 
 Run as a program it is a worker (`worker ARGS`) or a parent (`parent JSON`). The environment
-variable FAKE holds a JSON object: sleep_s a sample, fail (arm to failure text), kill_after
+variable FAKE holds a JSON object: sleep_s a sample, fail (arm to failure text), fail_on (a prompt's
+text: only there), error (the failure's class), kill_after
 (samples before the worker kills itself), broken (the baseline always fails), full_after (lines
-before the disk is full).
+before the disk is full), slow_plan (planning takes a minute).
 """
 
 from __future__ import annotations
 
-import contextlib
 import errno
 import json
 import os
@@ -21,13 +21,14 @@ from types import SimpleNamespace
 from typing import Any
 
 from specq.core import hashes, jsonl
-from specq.core.errors import NonFiniteLogits
-from specq.core.records import Audited, FirstTokens, GapNoise, Machine, Sampled
+from specq.core.errors import NonFiniteLogits, SpecqError
+from specq.core.records import Audited, Divergence, FirstTokens, GapNoise, Machine, Sampled
 from specq.core.types import Generation, Prompt, Step
 from specq.experiment import config
 from specq.experiment.schema import Experiment
 from specq.run import engines, inputs, measure, memory, process, runner, worker
 
+ERRORS = {kind.__name__: kind for kind in (NonFiniteLogits, RuntimeError, ValueError)}
 LEVERS = {
     "lookup": {"kind": "draft", "method": "lookup", "k": 4},
     "exit": {"kind": "draft", "method": "early_exit", "layers": 2, "k": 2},
@@ -44,9 +45,13 @@ def step(context: int) -> Step:
 
 class FakeDecoder:
     samples = 0
+    notes: tuple[str, ...] = ()
 
     def __init__(self, draft: Any) -> None:
         self.draft = draft
+
+    def warm_up(self, tokens: int) -> float:
+        return 0.0
 
     def generate(self, prompts: Any, sampling: Any, *, on_step: Any = None) -> list[Generation]:
         wants = settings()
@@ -57,8 +62,8 @@ class FakeDecoder:
         if measured:
             time.sleep(wants.get("sleep_s", 0))
             method = self.draft.method if self.draft else "plain"
-            if method in wants.get("fail", {}):
-                raise NonFiniteLogits(wants["fail"][method])
+            if method in wants.get("fail", {}) and wants.get("fail_on", prompt.text) == prompt.text:
+                raise ERRORS[wants.get("error", "NonFiniteLogits")](wants["fail"][method])
             FakeDecoder.samples += 1
             if FakeDecoder.samples == wants.get("kill_after"):
                 os.kill(os.getpid(), signal.SIGKILL)
@@ -90,6 +95,12 @@ class FakeTarget:
 
     def decoder(self, draft: Any) -> FakeDecoder:
         return FakeDecoder(draft)
+
+    def with_cache(self, kind: str | None) -> FakeTarget:
+        return self
+
+    def divergence(self, arm: str, prompt: Prompt, ids: Any, baseline: FakeTarget) -> Divergence:
+        return Divergence(arm=arm, prompt=prompt.id, positions=len(ids), kl_sum=0.5, kl_worst=0.1, agreed=len(ids) - 1)
 
     def describe(self) -> dict[str, Any]:
         sizes = {"weight_bytes": 100, "bytes_per_token": 10, "cache_bytes_per_token": 1, "parameters": 50}
@@ -128,7 +139,7 @@ class FakeTarget:
 class FakeEngine:
     device = "cpu"
 
-    def open(self, model: Any) -> FakeTarget:
+    def open(self, model: Any, *, prefill: str = "dense") -> FakeTarget:
         return FakeTarget()
 
 
@@ -195,7 +206,7 @@ def _limit_lines(lines: int) -> None:
     def append(self: Any, value: dict[str, Any]) -> None:
         left[0] -= 1
         if left[0] < 0:
-            raise jsonl._disk(OSError(errno.ENOSPC, "No space left on device"), self.path)
+            raise jsonl.disk_error(OSError(errno.ENOSPC, "No space left on device"), self.path)
         real(self, value)
 
     setattr(jsonl.Appender, "append", append)  # noqa: B010 - mypy refuses a plain assignment to a method
@@ -217,12 +228,25 @@ def _worker(argv: list[str]) -> int:
     return worker.main(argv)
 
 
+def slow_plan(experiment: Any, **_: Any) -> FakePlan:
+    """A plan that says that it began and then takes its time."""
+    sys.stdout.write("planning\n")
+    sys.stdout.flush()
+    time.sleep(60)
+    return fake_plan(experiment)
+
+
 def _parent(toml: str, out: str) -> int:
     patch_parent(setattr)
-    runner.run(config.load(Path(toml)), out=Path(out))
+    if settings().get("slow_plan"):
+        setattr(inputs, "make_plan", slow_plan)  # noqa: B010
+    try:
+        runner.run(config.load(Path(toml)), out=Path(out))
+    except SpecqError as error:
+        sys.stderr.write(f"{error}\n")
+        return error.exit_code
     return 0
 
 
 if __name__ == "__main__":
-    with contextlib.suppress(KeyboardInterrupt):
-        sys.exit(_worker(sys.argv[2:]) if sys.argv[1] == "worker" else _parent(*sys.argv[2:]))
+    sys.exit(_worker(sys.argv[2:]) if sys.argv[1] == "worker" else _parent(*sys.argv[2:]))

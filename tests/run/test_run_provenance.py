@@ -82,7 +82,7 @@ def test_what_changed_between_two_machines_is_named() -> None:
     assert provenance.changes(then, then) == []
 
 
-def test_bandwidth_is_the_median_try_at_the_threads_of_the_run(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_bandwidth_is_the_median_try_with_its_spread_at_the_threads_of_the_run(monkeypatch: pytest.MonkeyPatch) -> None:
     import torch
 
     before = torch.get_num_threads()
@@ -95,7 +95,9 @@ def test_bandwidth_is_the_median_try_at_the_threads_of_the_run(monkeypatch: pyte
         return next(clock)
 
     monkeypatch.setattr(bandwidth, "now", tick)
-    assert bandwidth.measure("cpu", threads=before + 1, size_bytes=3 << 20, tries=5) == 1 << 20
+    found = bandwidth.measure("cpu", threads=before + 1, size_bytes=3 << 20, tries=5)
+    assert found.median == 1 << 20
+    assert (found.minimum, found.maximum) == ((3 << 20) / 30, 3 << 20)
     assert set(threads) == {before + 1}
     assert torch.get_num_threads() == before
 

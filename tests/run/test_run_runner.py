@@ -81,7 +81,9 @@ def test_an_arm_that_fails_has_records_of_its_own_and_is_stopped_after_three(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     want(monkeypatch, fail={"lookup": "logits of lookup are NaN"})
-    run = runner.run(run_fakes.write_experiment(tmp_path), out=tmp_path / "out")
+    with pytest.raises(RunFailed, match="lookup#1 failed on every sample, first on prompt p"):
+        runner.run(run_fakes.write_experiment(tmp_path), out=tmp_path / "out")
+    run = only_run(tmp_path / "out")
     failed = of(run, Failed)
     assert [(r.arm, r.error) for r in failed] == [("lookup#1", "NonFiniteLogits")] * 3
     assert any("lookup#1 was stopped after 3 failures in a row" in note.text for note in of(run, Note))
@@ -107,7 +109,7 @@ def test_a_done_run_and_a_changed_config_are_refused(tmp_path: Path, monkeypatch
     want(monkeypatch)
     other = run_fakes.write_experiment(tmp_path, seed=1)
     before = (run / "records.jsonl").read_bytes()
-    with pytest.raises(RunFolderError, match="another config"):
+    with pytest.raises(RunFolderError, match=r"another config.*workload\.seed: 0 -> 1"):
         runner.run(other, resume=run)
     assert (run / "records.jsonl").read_bytes() == before
     runner.run(experiment, resume=run)
@@ -122,7 +124,7 @@ def test_changed_prompts_are_refused_on_resume(tmp_path: Path, monkeypatch: pyte
     run = only_run(tmp_path / "out")
     text = (tmp_path / "prompts.jsonl").read_text(encoding="utf-8")
     (tmp_path / "prompts.jsonl").write_text(text.replace("prompt 1", "prompt one"), encoding="utf-8")
-    with pytest.raises(RunFolderError, match="other prompts"):
+    with pytest.raises(RunFolderError, match=r"other prompts.*first 'p1', 1 in all"):
         runner.run(None, resume=run)
 
 

@@ -1,10 +1,9 @@
 from __future__ import annotations
 
+import contextlib
 import os
 import re
 import signal
-import subprocess
-import sys
 from pathlib import Path
 
 import psutil
@@ -18,7 +17,7 @@ from specq.core.records import (
     Note,
     WorkerDied,
 )
-from specq.run import provenance, runner
+from specq.run import provenance, runner, signals
 
 
 @pytest.fixture(autouse=True)
@@ -86,40 +85,90 @@ def test_a_worker_whose_parent_was_killed_keeps_a_second_writer_out_and_then_sto
     assert_complete(run)
 
 
-def test_ctrl_c_keeps_the_sample_under_way_and_says_how_to_go_on(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+def workers(parent: int) -> list[psutil.Process]:
+    """The worker processes of a parent; it has others too, such as git, which may end at any time."""
+    found = []
+    for child in psutil.Process(parent).children():
+        with contextlib.suppress(psutil.Error):
+            found += [child] if "worker" in child.cmdline() else []
+    return found
+
+
+SIGNALS = pytest.mark.parametrize(
+    ("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143), (signal.SIGHUP, 129)]
+)
+
+
+@SIGNALS
+def test_a_signal_keeps_the_sample_under_way_and_says_how_to_go_on(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, number: int, code: int
 ) -> None:
     run_fakes.write_experiment(tmp_path)
     want(monkeypatch, sleep_s=0.6)
-    script = f"""
-import sys
-from pathlib import Path
-sys.path.insert(0, {str(Path(run_fakes.__file__).parent)!r})
-import run_fakes
-from specq.core.errors import SpecqError
-from specq.experiment import config
-from specq.run import runner
-run_fakes.patch_parent(setattr)
-try:
-    runner.run(config.load(Path({str(tmp_path / "tiny.toml")!r})), out=Path({str(tmp_path / "out")!r}))
-except SpecqError as error:
-    print(error, file=sys.stderr)
-    sys.exit(error.exit_code)
-"""
-    parent = subprocess.Popen([sys.executable, "-c", script], stderr=subprocess.PIPE)
+    parent = start_parent(tmp_path)
     wait_for(lambda: recorded(tmp_path / "out", "Generated", 2))
+    (worker,) = workers(parent.pid)
     before = len(of(only_run(tmp_path / "out"), Generated))
-    parent.send_signal(signal.SIGINT)
+    parent.send_signal(number)
     _, stderr = parent.communicate(timeout=30)
     run = only_run(tmp_path / "out")
-    assert parent.returncode == Interrupted.exit_code == 130
-    assert f"specq run --resume {run}" in stderr.decode().splitlines()[-1]
+    assert parent.returncode == code
+    assert stderr.decode().splitlines() == [
+        f"stopped; what was recorded is kept; to go on type: specq run --resume {run}"
+    ]
+    assert not worker.is_running()
     assert len(of(run, Generated)) == before + 1, "the sample under way was finished and no other begun"
     assert not of(run, WorkerDied)
     assert not (run / "done.json").exists()
+    if number == signal.SIGINT:
+        want(monkeypatch)
+        runner.run(None, resume=run)
+        assert_complete(run)
+
+
+@SIGNALS
+def test_a_signal_before_anything_was_recorded_is_one_line_and_leaves_no_folder(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, number: int, code: int
+) -> None:
+    run_fakes.write_experiment(tmp_path)
+    want(monkeypatch, slow_plan=True)
+    parent = start_parent(tmp_path)
+    assert parent.stdout is not None
+    assert parent.stdout.readline() == b"planning\n"
+    parent.send_signal(number)
+    _, stderr = parent.communicate(timeout=30)
+    assert (parent.returncode, stderr) == (code, b"stopped; nothing was recorded\n")
+    assert not (tmp_path / "out").exists()
+
+
+def test_a_signal_while_the_worker_starts_tells_how_to_go_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    run_fakes.write_experiment(tmp_path)
     want(monkeypatch)
-    runner.run(None, resume=run)
-    assert_complete(run)
+    parent = start_parent(tmp_path)
+    wait_for(lambda: workers(parent.pid))
+    (worker,) = workers(parent.pid)
+    # As a terminal does it: Ctrl-C goes to the worker too, which has no handler yet.
+    worker.send_signal(signal.SIGINT)
+    parent.send_signal(signal.SIGINT)
+    _, stderr = parent.communicate(timeout=30)
+    assert parent.returncode == 130
+    assert stderr.decode().count("to go on type: specq run --resume") == 1
+    assert not worker.is_running()
+
+
+def test_a_hangup_that_is_ignored_stays_ignored() -> None:
+    before = signal.signal(signal.SIGHUP, signal.SIG_IGN)
+    try:
+        with signals.raised():
+            os.kill(os.getpid(), signal.SIGHUP)
+        assert signal.getsignal(signal.SIGHUP) == signal.SIG_IGN
+    finally:
+        signal.signal(signal.SIGHUP, before)
+    with pytest.raises(signals.Stopped) as caught, signals.raised():
+        os.kill(os.getpid(), signal.SIGHUP)
+    assert signals.number_of(caught.value) == signal.SIGHUP
+    assert signals.number_of(KeyboardInterrupt()) == signal.SIGINT
+    assert signal.getsignal(signal.SIGHUP) == before
 
 
 def test_sigterm_to_the_worker_stops_the_run_as_interrupted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -128,7 +177,7 @@ def test_sigterm_to_the_worker_stops_the_run_as_interrupted(tmp_path: Path, monk
 
     def kill_child(progress: runner.Progress) -> None:
         if progress.done == 2 and not killed:
-            (child,) = psutil.Process().children()
+            (child,) = workers(os.getpid())
             killed.append(child.pid)
             os.kill(killed[0], signal.SIGTERM)
 

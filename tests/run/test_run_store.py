@@ -1,21 +1,27 @@
 from __future__ import annotations
 
 import errno
-import json
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from specq.core import jsonl
-from specq.core.errors import DiskFull, RunFolderError
-from specq.core.records import Generated, Note
+from specq.core import hashes, jsonl
+from specq.core.errors import DiskFull, RunFailed, RunFolderError
+from specq.core.records import Generated, Note, key
 from specq.core.types import DraftSpec
-from specq.run import catalog
+from specq.run import catalog, folder
 from specq.run.measure import past_stop, repeated_share, warm_up_tokens
 from specq.run.store import Store
 
-INFO = {"experiment": "tiny", "question": "Which?", "config_sha256": "ab" * 32, "created": "20261130T210446Z"}
+INFO: dict[str, Any] = {
+    "experiment": "tiny",
+    "question": "Which?",
+    "config": {},
+    "arms": [],
+    "prompts": [],
+    "created": "20261130T210446Z",
+}
 
 
 def sample(prompt: str = "p0") -> Generated:
@@ -26,7 +32,7 @@ def sample(prompt: str = "p0") -> Generated:
         repeat=0,
         order=0,
         prompt_tokens=3,
-        new_tokens=1,
+        new_tokens=2,
         finish="length",
         ttft_s=0.1,
         e2e_s=0.1,
@@ -35,7 +41,7 @@ def sample(prompt: str = "p0") -> Generated:
         past_stop=0,
         repeated_share=0.0,
         prompt_sha256="00",
-        output_sha256="00",
+        output_sha256=hashes.of_ids([1, 2]),
     )
 
 
@@ -44,7 +50,7 @@ def create(out: Path) -> Store:
 
 
 def notes(store: Store) -> list[str]:
-    return [record.text for record in store.records() if isinstance(record, Note)]
+    return [record.text for record in store.contents().records if isinstance(record, Note)]
 
 
 def test_run_json_stands_before_anything_is_recorded(tmp_path: Path) -> None:
@@ -66,16 +72,17 @@ def test_the_output_is_on_disk_before_the_record_that_commits_it(tmp_path: Path)
             patch.setattr(jsonl.Appender, "append", spy)
             store.commit(sample(), [1, 2], "text")
         assert order == ["outputs.jsonl", "records.jsonl"]
-        assert store.outputs()[0, "baseline#1", "p0", 0]["ids"] == [1, 2]
+        (output,) = store.contents().outputs
+        assert (key(output), output.ids) == ((0, "baseline#1", "p0", 0), (1, 2))
 
 
 def test_two_writers_in_one_folder_are_refused(tmp_path: Path) -> None:
     with create(tmp_path) as store:
         with pytest.raises(RunFolderError, match="being written by another"):
-            Store.open_for_resume(store.run_dir, INFO["config_sha256"])
+            Store.open_for_resume(store.run_dir)
         with pytest.raises(RunFolderError, match="being written by another"):
             Store.attach(store.run_dir)
-    Store.open_for_resume(store.run_dir, INFO["config_sha256"]).close()
+    Store.open_for_resume(store.run_dir).close()
 
 
 def test_a_refused_resume_lets_go_of_the_lock(tmp_path: Path) -> None:
@@ -84,42 +91,51 @@ def test_a_refused_resume_lets_go_of_the_lock(tmp_path: Path) -> None:
     (store.run_dir / "records.jsonl").write_text('{"kind": "Unheard"}\n', encoding="utf-8")
     (store.run_dir / "outputs.jsonl").write_text("{}\n", encoding="utf-8")
     for _ in range(2):
-        with pytest.raises(Exception, match="unknown record kind"):
-            Store.open_for_resume(store.run_dir, INFO["config_sha256"])
+        with (
+            pytest.raises(RunFolderError, match=r"records\.jsonl:1: unknown record kind"),
+            Store.open_for_resume(store.run_dir) as again,
+        ):
+            again.mend()
 
 
 def test_torn_lines_and_an_output_without_its_record_are_cut_aloud(tmp_path: Path) -> None:
     with create(tmp_path) as store:
-        store.commit(sample("p0"), [1], "a")
-        store.commit(sample("p1"), [2], "b")
+        store.commit(sample("p0"), [1, 2], "a")
+        store.commit(sample("p1"), [1, 2], "b")
     records, outputs = store.run_dir / "records.jsonl", store.run_dir / "outputs.jsonl"
     records.write_bytes(records.read_bytes()[:-30])
     with outputs.open("ab") as file:
         file.write(b'{"arm":"base')
-    with Store.open_for_resume(store.run_dir, INFO["config_sha256"]) as again:
-        assert [r.prompt for r in again.records() if isinstance(r, Generated)] == ["p0"]
-        assert list(again.outputs()) == [(0, "baseline#1", "p0", 0)]
+    with Store.open_for_resume(store.run_dir) as again:
+        again.mend()
+        assert [r.prompt for r in again.contents().records if isinstance(r, Generated)] == ["p0"]
+        assert [output.prompt for output in again.contents().outputs] == ["p0"]
         said = " ".join(notes(again))
         assert "of a torn last line from records.jsonl" in said
-        assert "cut 1 outputs without a record and 12 bytes of a torn line from outputs.jsonl" in said
+        assert "cut 1 outputs without a record from outputs.jsonl" in said
+        assert "cut 12 bytes of a torn last line from outputs.jsonl" in said
     assert outputs.read_bytes().endswith(b"\n")
 
 
 def test_a_whole_folder_is_resumed_without_a_note(tmp_path: Path) -> None:
     with create(tmp_path) as store:
-        store.commit(sample(), [1], "a")
-    with Store.open_for_resume(store.run_dir, INFO["config_sha256"]) as again:
+        store.commit(sample(), [1, 2], "a")
+    before = (store.run_dir / "records.jsonl").read_bytes()
+    with Store.open_for_resume(store.run_dir) as again:
+        again.mend()
         assert notes(again) == []
+    assert (store.run_dir / "records.jsonl").read_bytes() == before
 
 
-def test_a_changed_config_and_a_done_run_are_refused(tmp_path: Path) -> None:
+def test_done_json_counts_the_lines_so_that_a_loss_is_seen(tmp_path: Path) -> None:
     with create(tmp_path) as store:
-        with pytest.raises(RunFolderError, match="another config"):
-            Store.open_for_resume(store.run_dir, "cd" * 32)
+        store.append(Note(process=0, text="one"))
+        store.append(Note(process=0, text="two"))
         store.finish()
-    assert json.loads((store.run_dir / "done.json").read_text(encoding="utf-8"))["lines"]["records.jsonl"] == 0
-    with pytest.raises(RunFolderError, match="nothing left to do"):
-        Store.open_for_resume(store.run_dir, INFO["config_sha256"])
+        assert store.contents().losses == []
+    records = store.run_dir / "records.jsonl"
+    records.write_text(records.read_text(encoding="utf-8").splitlines(keepends=True)[0], encoding="utf-8")
+    assert folder.read(store.run_dir).losses == ["records.jsonl has 1 lines, 2 stood there when the run was done"]
 
 
 def test_a_disk_that_is_full_at_once_leaves_no_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -129,24 +145,31 @@ def test_a_disk_that_is_full_at_once_leaves_no_folder(tmp_path: Path, monkeypatc
     monkeypatch.setattr(jsonl, "write_whole", full)
     with pytest.raises(DiskFull):
         create(tmp_path)
-    assert list((tmp_path / "tiny").iterdir()) == []
+    assert list(tmp_path.iterdir()) == []
 
 
 @pytest.mark.parametrize("what", ["append", "finish"])
-def test_a_disk_that_fills_up_later_says_once_how_to_go_on(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, what: str
+@pytest.mark.parametrize(
+    ("number", "kind", "hint"),
+    [
+        (errno.ENOSPC, DiskFull, "free some space"),
+        (errno.EFBIG, DiskFull, "ulimit -f unlimited"),
+        (errno.EROFS, RunFolderError, "make its folder writable"),
+        (errno.EIO, RunFailed, "cannot write"),
+    ],
+)
+def test_a_file_that_cannot_be_written_any_more_says_once_how_to_go_on(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, what: str, number: int, kind: type[Exception], hint: str
 ) -> None:
     def full(*_: Any) -> None:
-        raise jsonl._disk(OSError(errno.ENOSPC, "No space left on device"), tmp_path)
+        raise jsonl.disk_error(OSError(number, "what the system says"), tmp_path)
 
     with create(tmp_path) as store:
         monkeypatch.setattr(jsonl.Appender, "append", full)
         monkeypatch.setattr(jsonl, "write_whole", full)
-        with pytest.raises(DiskFull) as caught:
+        with pytest.raises(kind, match=hint) as caught:
             store.commit(sample(), [1], "a") if what == "append" else store.finish()
     assert str(caught.value).count(f"specq run --resume {store.run_dir}") == 1
-    with pytest.raises(DiskFull, match=r"free some space$"):
-        full()
 
 
 def test_a_results_folder_that_is_a_file_is_refused_in_one_line(tmp_path: Path) -> None:
@@ -156,9 +179,9 @@ def test_a_results_folder_that_is_a_file_is_refused_in_one_line(tmp_path: Path) 
 
 
 def test_a_folder_without_run_json_is_no_run(tmp_path: Path) -> None:
-    for folder in (tmp_path, tmp_path / "absent"):
+    for given in (tmp_path, tmp_path / "absent"):
         with pytest.raises(RunFolderError, match="specq ls"):
-            Store.open_for_resume(folder, "")
+            Store.open_for_resume(given)
 
 
 def test_ls_tells_done_running_and_unfinished_apart(tmp_path: Path) -> None:

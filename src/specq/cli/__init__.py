@@ -8,10 +8,15 @@ from pathlib import Path
 from typing import Annotated
 
 import typer
+from typer.exceptions import TyperException
 
 import specq
+from specq.cli import quantizing, usage
+from specq.cli.options import File, Gate, Json, Out, Revision, RunArgument, Set, Smoke
 from specq.core.errors import ConfigError, SpecqError
 from specq.run.catalog import DEFAULT_OUT
+
+STOPPED = 130
 
 app = typer.Typer(
     help="Speculative decoding and quantization experiments: an answer, its evidence and its price.",
@@ -23,14 +28,6 @@ app = typer.Typer(
 )
 models = typer.Typer(help="Built-in models, and the facts of any model.", rich_markup_mode=None, no_args_is_help=True)
 app.add_typer(models, name="models")
-
-File = Annotated[Path, typer.Argument(metavar="FILE", help="Experiment file (TOML).")]
-RunArgument = Annotated[str, typer.Argument(metavar="RUN", help="A run's folder, or its name under --out.")]
-Set = Annotated[list[str] | None, typer.Option("--set", metavar="KEY=VALUE", help="Override any key; repeatable.")]
-Smoke = Annotated[bool, typer.Option("--smoke", help="A minute-long version: few prompts, few tokens, one turn.")]
-Json = Annotated[bool, typer.Option("--json", help="Print one JSON object instead of tables.")]
-Out = Annotated[Path, typer.Option("--out", metavar="DIR", help="Where runs are kept.")]
-Gate = Annotated[bool, typer.Option("--gate", help="Exit with 3 when an audit or the floor is not met.")]
 
 
 @app.command()
@@ -77,6 +74,10 @@ def plan(file: File, set_: Set = None, smoke: Smoke = False, json: Json = False)
     else:
         output.show(views.plan(made.to_json()))
     made.check()
+
+
+app.command()(quantizing.quantize)
+app.command()(quantizing.audit)
 
 
 @app.command()
@@ -170,7 +171,7 @@ def models_ls(json: Json = False) -> None:
 @models.command("facts")
 def models_facts(
     name: Annotated[str, typer.Argument(metavar="NAME", help="Hub id, folder, GGUF file or built-in.")],
-    revision: Annotated[str | None, typer.Option("--revision", help="Commit, branch or tag of a hub id.")] = None,
+    revision: Revision = None,
     json: Json = False,
 ) -> None:
     """A model in numbers, from its config and headers."""
@@ -189,7 +190,15 @@ def main(argv: Sequence[str] | None = None) -> int:
     given = list(sys.argv[1:] if argv is None else argv)
     debug = "--debug" in given
     try:
-        app([word for word in given if word != "--debug"], prog_name="specq")
+        # Outside of its standalone mode the parser raises its errors, so that each becomes one line like all others.
+        code = app([word for word in given if word != "--debug"], prog_name="specq", standalone_mode=False)
+        # A stop before a command listens for signals; the parser makes a code of it and says nothing.
+        return _say("stopped; nothing was recorded", code) if code == STOPPED else int(code or 0)
+    except TyperException as error:
+        if usage.is_help(error):
+            sys.stdout.write(f"{error.format_message()}\n")
+            return error.exit_code
+        return _say(usage.sentence(error), error.exit_code)
     except SystemExit as end:
         return end.code if isinstance(end.code, int) else int(end.code is not None)
     except SpecqError as error:
@@ -203,7 +212,6 @@ def main(argv: Sequence[str] | None = None) -> int:
         if debug:
             raise
         return _say(f"internal error, {type(error).__name__}: {error} (--debug shows where)", 1)
-    return 0
 
 
 def _say(message: str, code: int) -> int:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import sys
 from collections.abc import Iterable
 from pathlib import Path
@@ -12,19 +13,26 @@ from rich.console import Console, RenderableType
 
 from specq.report import Report
 
-WIDTH = 100
+# Wider than any row: without a terminal nothing is folded, and grep finds a row whole.
+UNFOLDED = 1_000_000
 
 
 def console() -> Console:
-    """Stdout; without a terminal it is wide enough for the tables."""
-    return Console(width=None if sys.stdout.isatty() else WIDTH, highlight=False, markup=False, emoji=False)
+    """Stdout: as wide as the terminal, or as COLUMNS says; without either, rows and paragraphs stand on one line."""
+    columns = os.environ.get("COLUMNS", "")
+    told = int(columns) if columns.isdecimal() and int(columns) > 0 else None
+    width = told if told or sys.stdout.isatty() else UNFOLDED
+    return Console(width=width, highlight=False, markup=False, emoji=False)
 
 
 def show(parts: Iterable[RenderableType]) -> None:
-    """Print renderables to stdout."""
+    """Print renderables to stdout; an empty line stands between others, and never twice."""
     screen = console()
+    before: RenderableType = ""
     for part in parts:
-        screen.print(part)
+        if part != "" or before != "":
+            screen.print(part)
+        before = part
 
 
 def print_report(report: Report) -> None:

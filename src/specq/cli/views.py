@@ -4,15 +4,21 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from rich import box
 from rich.console import RenderableType
-from rich.table import Table
-from rich.text import Text
 
-from specq.report.words import NOTHING, number, size, visible
+from specq.quantize import audit_rows
+from specq.quantize.audited import QuantAudit
+from specq.report.tables import Grid, Paragraph
+from specq.report.words import NOTHING, number, size
 from specq.run.catalog import RunSummary
+
+if TYPE_CHECKING:
+    from specq.quantize.artifact import Artifact
+
+# A whole hash is wider than a narrow terminal leaves room for; --json has it.
+SHOWN_OF_HASH = 16
 
 
 def plan(made: Mapping[str, Any]) -> Iterator[RenderableType]:
@@ -22,20 +28,30 @@ def plan(made: Mapping[str, Any]) -> Iterator[RenderableType]:
     if tokens:
         span = f"{min(tokens)} to {max(tokens)} tokens"
         yield _text(f"{len(tokens)} prompts of {span}, up to {made['max_new_tokens']} new tokens")
-    yield _table(
+    yield from _table(
         ("model", "role", "dtype", "parameters", "weights", "read a token", "cache a token"),
         ((m["name"], m["role"], m["dtype"], f"{m['parameters'] / 1e6:.0f} M", *_sizes(m)) for m in made["models"]),
     )
-    yield _table(
-        ("arm", "draft", "weights", "cache", "read a step", "ceiling, tokens/s"),
-        ((a["id"], _draft(a["draft"]), *map(size, _bytes(a)), number(a["ceiling_tokens_per_s"])) for a in made["arms"]),
+    yield from _table(
+        ("arm", "target", "draft", "weights", "cache", "read a step", "ceiling, tokens/s"),
+        (
+            (
+                a["id"],
+                _target(a["target"]),
+                _draft(a["draft"]),
+                *map(size, _bytes(a)),
+                number(a["ceiling_tokens_per_s"]),
+            )
+            for a in made["arms"]
+        ),
+        prose=("target", "draft"),
     )
     if (bandwidth := made["bandwidth_bytes_per_s"]) is not None:
         yield _text(
             f"Ceilings: the bandwidth measured now, {bandwidth / 1e9:.1f} GB/s, over the weights that a step reads, "
             "with every proposal accepted."
         )
-    free = f", free are {size(made['available_bytes'])}" if made["available_bytes"] is not None else ""
+    free = f", free: {size(made['available_bytes'])}" if made["available_bytes"] is not None else ""
     yield _text(f"Memory for weights and caches: {size(made['needed_bytes'])}{free}")
     yield from (_text(f"note: {note}") for note in made["notes"])
     yield from (_text(f"refused: {r['arm'] or 'the run'}: {r['reason']}") for r in made["refusals"])
@@ -49,11 +65,36 @@ def _bytes(arm: Mapping[str, Any]) -> tuple[int, int, int]:
     return arm["model_bytes"], arm["cache_bytes"], arm["bytes_per_step"]
 
 
+def _target(target: Mapping[str, Any]) -> str:
+    """What an arm changes about the target: its weights, its cache, or nothing."""
+    weights = target["recipe"] or target["model"]
+    parts = [f"{weights}, prefill {target['prefill']}"] if weights else []
+    parts += [f"cache {target['kv_cache']}"] if target["kv_cache"] else []
+    return "; ".join(parts) or NOTHING
+
+
 def _draft(draft: Mapping[str, Any] | None) -> str:
     if draft is None:
         return NOTHING
     own = {"model": draft["model"], "early_exit": f"{draft['layers']} layers"}.get(draft["method"])
-    return f"{draft['method']}{f' {own}' if own else ''}, k = {draft['k']}, {draft['rule']}"
+    how = draft["recipe"] or (f"{draft['bits']} bits" if draft["bits"] else None)
+    words = [f"{draft['method']}{f' {own}' if own else ''}", *([how] if how else [])]
+    return ", ".join([*words, f"k = {draft['k']}", draft["rule"]])
+
+
+def quantized(made: Artifact) -> Iterator[RenderableType]:
+    """Specq quantize: the recipe, the audit, and what it took."""
+    yield _text(f"{made.recipe.words()}, of {made.source}")
+    if made.audit is not None:
+        yield from audit(made.audit)
+    yield from (_text(f"note: {note}") for note in (*made.source_notes, *made.notes))
+    yield _text(f"Made in {made.seconds:.1f} s with at most {size(made.peak_bytes)} of memory, the audit left out")
+    yield _text(f"Folder: {made.folder}")
+
+
+def audit(found: QuantAudit) -> Iterator[RenderableType]:
+    """Specq audit: one row a finding."""
+    yield from _table(("audit", "finding"), audit_rows.rows(found), prose=("finding",))
 
 
 def runs(found: Sequence[RunSummary], out: Path) -> Iterator[RenderableType]:
@@ -61,9 +102,10 @@ def runs(found: Sequence[RunSummary], out: Path) -> Iterator[RenderableType]:
     if not found:
         yield _text(f"no runs under {out}; to make one type: specq run experiments/quickstart.toml")
         return
-    yield _table(
+    yield from _table(
         ("run", "experiment", "state", "created (UTC)", "question"),
         ((Path(one.run).name, one.experiment, one.state, _when(one.created), one.question) for one in found),
+        prose=("question",),
     )
 
 
@@ -77,19 +119,40 @@ def doctor(facts: Mapping[str, Any]) -> Iterator[RenderableType]:
     yield _text(f"specq {facts['specq']}, Python {facts['python']}, {facts['os']}")
     yield _text(f"{facts['processor']}, cores: {cores}, load {facts['load_average'][0]:.1f}")
     yield _text(f"memory: {size(facts['memory_available_bytes'])} free of {size(facts['memory_bytes'])}")
-    yield _table(("package", "version"), ((k, v or "not installed") for k, v in facts["packages"].items()))
-    yield _table(
+    yield from _table(("package", "version"), ((k, v or "not installed") for k, v in facts["packages"].items()))
+    yield from _table(
         ("device", "runs", "name or reason", "read, GB/s", "dtypes"),
         (_device_row(name, device) for name, device in facts["devices"].items()),
+        prose=("name or reason", "dtypes"),
     )
-    yield _table(
+    yield from _table(
         ("engine", "runs", "why not"),
         ((name, _yes(e["runs"]), e["why"] or "") for name, e in facts["engines"].items()),
+        prose=("why not",),
     )
+    yield from _tools(facts["quantization"])
     free = facts["disk_free_bytes"]
     yield _text(f"cache: {facts['cache']}, {size(free['cache'])} free on its disk; {size(free['here'])} free here")
     for name, there in facts["models"].items():
         yield _text(f"{name}: {'fetched' if there else 'not fetched; type specq models fetch'}")
+
+
+def _tools(known: Mapping[str, Any]) -> Iterator[RenderableType]:
+    """What quantizes, and what runs packed weights."""
+    yield from _table(
+        ("quantization", "version", "methods or reason"),
+        ((k, t["version"] or NOTHING, t["why"] or ", ".join(t["methods"])) for k, t in known["tools"].items()),
+        prose=("methods or reason",),
+    )
+    yield from _table(
+        ("packed kernel", "device", "runs", "why not"),
+        (
+            (kernel, device, _yes(answer == "yes"), "" if answer == "yes" else answer)
+            for kernel, devices in known["kernels"].items()
+            for device, answer in devices.items()
+        ),
+        prose=("why not",),
+    )
 
 
 def _device_row(name: str, device: Mapping[str, Any]) -> tuple[str, ...]:
@@ -101,18 +164,23 @@ def _device_row(name: str, device: Mapping[str, Any]) -> tuple[str, ...]:
 
 def models(found: Iterable[Mapping[str, Any]]) -> Iterator[RenderableType]:
     """Specq models ls: one row a built-in model."""
-    yield _table(
+    yield from _table(
         ("model", "title", "licence", "context", "fetched"),
         ((m["name"], m["title"], m["licence"], str(m["context"]), _yes(m["fetched"])) for m in found),
+        prose=("title",),
     )
 
 
 def facts(known: Mapping[str, Any]) -> Iterator[RenderableType]:
     """Specq models facts: one row a fact."""
-    yield _table(("fact", "value"), ((name, _value(name, value)) for name, value in known.items()))
+    yield from _table(
+        ("fact", "value"), ((name, _value(name, value)) for name, value in known.items()), prose=("value",)
+    )
 
 
 def _value(name: str, value: Any) -> str:
+    if name.endswith("sha256") and value:
+        return f"{value[:SHOWN_OF_HASH]}..."
     if name == "layer_kinds":
         return ", ".join(f"{list(value).count(kind)} {kind}" for kind in dict.fromkeys(value))
     if isinstance(value, list | tuple):
@@ -124,14 +192,13 @@ def _yes(value: bool) -> str:
     return "yes" if value else "no"
 
 
-def _text(text: str) -> Text:
-    return Text(visible(text))
+def _text(text: str) -> Paragraph:
+    return Paragraph(text=text)
 
 
-def _table(columns: Sequence[str], rows: Iterable[Sequence[str]]) -> Table:
-    table = Table(box=box.SIMPLE_HEAD, pad_edge=False, padding=(0, 1))
-    for column in columns:
-        table.add_column(column, overflow="fold")
-    for row in rows:
-        table.add_row(*(_text(cell) for cell in row))
-    return table
+def _table(
+    columns: Sequence[str], rows: Iterable[Sequence[str]], *, prose: Sequence[str] = ()
+) -> Iterator[RenderableType]:
+    """The table with an empty line before and after it; columns named in `prose` may fold at spaces."""
+    listed = tuple(map(tuple, rows))
+    yield from ("", Grid(columns=tuple(columns), rows=listed, prose=[columns.index(name) for name in prose]), "")

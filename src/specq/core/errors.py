@@ -11,7 +11,7 @@ SpecqError                 exit 1
 +-- RunFailed              exit 1   something broke while running
 |   +-- NonFiniteLogits    exit 2   a model returned NaN or infinite logits
 |   +-- DiskFull           exit 2   no space left where specq writes
-|   +-- Interrupted        exit 130 Ctrl-C or a request to stop
+|   +-- Interrupted        exit 130 Ctrl-C or a signal to stop: 128 and the signal's number
 +-- GateFailed             exit 3   a floor or an audit that the user asked for was not met
 
 Every message says what was given, what is allowed and what to type.
@@ -76,9 +76,16 @@ class DiskFull(RunFailed):
 
 
 class Interrupted(RunFailed):
-    """The run was asked to stop; what was recorded is kept and can be resumed."""
+    """The run was asked to stop; what was recorded is kept and can be resumed.
+
+    `exit_code` is 128 and the number of the signal that asked: 130 for Ctrl-C, 129 for SIGHUP, 143 for SIGTERM.
+    """
 
     exit_code = 130
+
+    def __init__(self, message: str, signal_number: int = 2) -> None:
+        super().__init__(message)
+        self.exit_code = 128 + signal_number
 
 
 class GateFailed(SpecqError):

@@ -2,19 +2,38 @@
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import json
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
 
-from specq.core.errors import DiskFull, RunFailed
+from specq.core.errors import DiskFull, RunFailed, RunFolderError, SpecqError
+
+READ_ONLY = (errno.EACCES, errno.EPERM, errno.EROFS)
 
 
-def _disk(error: OSError, path: Path) -> RunFailed:
+def disk_error(error: OSError, path: Path) -> SpecqError:
+    """What a write that failed means for the user, in one line.
+
+    DiskFull for a full disk, a quota or a limit on the size of files; RunFolderError for a place
+    that cannot be written at all; else RunFailed.
+    """
     if error.errno in (errno.ENOSPC, errno.EDQUOT):
         return DiskFull(f"no space left on the disk of {path}; free some space")
+    if error.errno == errno.EFBIG:
+        return DiskFull(f"{path} has reached the largest file size allowed here; raise the limit: ulimit -f unlimited")
+    if error.errno in READ_ONLY:
+        return RunFolderError(f"cannot write {path} ({error.strerror}); make its folder writable, or copy it elsewhere")
     return RunFailed(f"cannot write {path}: {error.strerror}")
+
+
+def damaged(path: Path, number: int, what: str) -> RunFolderError:
+    """The error for line `number` of a file."""
+    return RunFolderError(
+        f"{path}:{number}: {what}; put the line back as specq wrote it, or take the line out and lose what it says"
+    )
 
 
 class Appender:
@@ -26,11 +45,11 @@ class Appender:
 
     def __init__(self, path: Path) -> None:
         self.path = path
-        self.cut_bytes = cut_torn_line(path)
         try:
+            self.cut_bytes = cut_torn_line(path)
             self._file = path.open("ab")
         except OSError as error:
-            raise _disk(error, path) from error
+            raise disk_error(error, path) from error
 
     def append(self, value: dict[str, Any]) -> None:
         """Write one object and flush it.
@@ -39,12 +58,11 @@ class Appender:
             DiskFull, RunFailed: the line could not be written whole; a part of it may stand
                 in the file as a torn last line.
         """
-        line = json.dumps(value, separators=(",", ":"), ensure_ascii=False, allow_nan=False).encode() + b"\n"
         try:
-            self._file.write(line)
+            self._file.write(_line(value))
             self._file.flush()
         except OSError as error:
-            raise _disk(error, self.path) from error
+            raise disk_error(error, self.path) from error
 
     def close(self) -> None:
         """Flush and close; safe to call twice."""
@@ -52,7 +70,7 @@ class Appender:
             try:
                 self._file.close()
             except OSError as error:
-                raise _disk(error, self.path) from error
+                raise disk_error(error, self.path) from error
 
 
 def cut_torn_line(path: Path) -> int:
@@ -67,30 +85,38 @@ def cut_torn_line(path: Path) -> int:
     return torn
 
 
-def read(path: Path) -> tuple[list[dict[str, Any]], int]:
-    """Return all whole lines of a file, and the bytes of a torn last line (0 when there is none).
+def read(path: Path) -> tuple[list[tuple[int, dict[str, Any]]], int]:
+    """Return all whole lines of a file with their numbers from 1, and the bytes of a torn last line (0: none).
 
     Raises:
-        RunFailed: a line before the last is not a JSON object; the message names its number.
+        RunFolderError: the file cannot be read, or a line before the last is not a JSON object;
+            the message names its number.
     """
     if not path.exists():
         return [], 0
-    data = path.read_bytes()
+    try:
+        data = path.read_bytes()
+    except OSError as error:
+        raise RunFolderError(f"{path} cannot be read ({error.strerror}); make it a readable file") from error
     torn = len(data) - (data.rfind(b"\n") + 1)
     return list(_objects(path, data[: len(data) - torn])), torn
 
 
-def _objects(path: Path, data: bytes) -> Iterator[dict[str, Any]]:
+def _objects(path: Path, data: bytes) -> Iterator[tuple[int, dict[str, Any]]]:
     for number, line in enumerate(data.split(b"\n"), start=1):
         if not line.strip():
             continue
         try:
-            value = json.loads(line)
-        except ValueError as error:
-            raise RunFailed(f"{path}:{number}: not a JSON line ({error})") from error
+            value = json.loads(line, parse_constant=_refuse)
+        except (ValueError, RecursionError) as error:
+            raise damaged(path, number, f"not a JSON line ({error})") from error
         if not isinstance(value, dict):
-            raise RunFailed(f"{path}:{number}: expected a JSON object, found {type(value).__name__}")
-        yield value
+            raise damaged(path, number, f"expected a JSON object, found {type(value).__name__}")
+        yield number, value
+
+
+def _refuse(name: str) -> NoReturn:
+    raise ValueError(f"{name} is no JSON number")
 
 
 def write_whole(path: Path, value: Any) -> None:
@@ -98,12 +124,35 @@ def write_whole(path: Path, value: Any) -> None:
     write_text_whole(path, json.dumps(value, indent=2, ensure_ascii=False, allow_nan=False) + "\n")
 
 
+def write_lines_whole(path: Path, values: Iterable[dict[str, Any]]) -> None:
+    """Put a file of JSON lines in the place of another (temporary name, then rename)."""
+    write_text_whole(path, b"".join(map(_line, values)).decode())
+
+
 def write_text_whole(path: Path, text: str) -> None:
-    """Write a text file so that it is there whole or not at all (temporary name, then rename)."""
+    """Write a text file so that it is there whole or not at all (temporary name, then rename).
+
+    Raises:
+        DiskFull, RunFolderError, RunFailed: as `disk_error` tells.
+    """
     part = path.with_name(path.name + ".part")
     try:
         part.write_text(text, encoding="utf-8")
         part.replace(path)
     except OSError as error:
-        part.unlink(missing_ok=True)
-        raise _disk(error, path) from error
+        # Where nothing can be written, nothing can be removed either; the first error is the one to tell.
+        with contextlib.suppress(OSError):
+            part.unlink()
+        raise disk_error(error, path) from error
+
+
+def remove(path: Path) -> None:
+    """Take a file away, if it is there. Raises as `write_text_whole`."""
+    try:
+        path.unlink(missing_ok=True)
+    except OSError as error:
+        raise disk_error(error, path) from error
+
+
+def _line(value: dict[str, Any]) -> bytes:
+    return json.dumps(value, separators=(",", ":"), ensure_ascii=False, allow_nan=False).encode() + b"\n"

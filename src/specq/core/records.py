@@ -1,16 +1,25 @@
 """The lines of records.jsonl and outputs.jsonl: counts and seconds, never a rate.
 
-Each record is frozen; `kind` on disk names its class. `to_json` and `from_json` are the only
-way to and from the disk, so that a record that is read equals the one that was written.
+Each record is frozen; `kind` on disk names its class. `to_json` is the way to the disk and
+`lines.from_json` the way back, so that a record that is read equals the one that was written.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import asdict, dataclass, fields
-from typing import Any
+from collections.abc import Iterable
+from dataclasses import asdict, dataclass
+from typing import Any, NamedTuple
 
-from specq.core.errors import RunFailed
+from specq.core.scored import Audited as Audited
+from specq.core.scored import Divergence as Divergence
+from specq.core.scored import FirstTokens as FirstTokens
+from specq.core.scored import GapNoise as GapNoise
+from specq.core.scored import Sampled as Sampled
+from specq.core.types import Step
+
+Key = tuple[int, str, str, int]
+# How the error of an audit that raised begins.
+AUDIT = "audit "
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -18,7 +27,9 @@ class Machine:
     """What one worker process found itself on.
 
     `bandwidth_bytes_per_s` is the read bandwidth of the device that holds the weights, measured
-    in that process; `imports_bytes` is the resident memory that stood after imports.
+    in that process: the median of several tries. `bandwidth_min_bytes_per_s` and
+    `bandwidth_max_bytes_per_s` are the slowest and the fastest try, None where they were not kept.
+    `imports_bytes` is the resident memory that stood after imports.
     """
 
     process: int
@@ -26,11 +37,33 @@ class Machine:
     threads: int
     device: str
     imports_bytes: int
+    bandwidth_min_bytes_per_s: float | None = None
+    bandwidth_max_bytes_per_s: float | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class QuantizedModel:
+    """A model that a recipe quantized for this run, made once and kept.
+
+    `label` says which recipe of which model; `folder` is where it lies, `key` the hash over all that can
+    change it. `seconds` and `peak_bytes` are those of making it, which may have been earlier. `recipe` and
+    `audit` are a quantize.Recipe and a quantize.QuantAudit as JSON.
+    """
+
+    process: int
+    label: str
+    folder: str
+    key: str
+    seconds: float
+    peak_bytes: int
+    recipe: dict[str, Any]
+    audit: dict[str, Any] | None
+    notes: tuple[str, ...]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LoadedModel:
-    """A model as it was loaded: sizes from the tensors, not from the config."""
+    """A model as it was loaded: sizes from the tensors, not from the config. `arms` run on it, () means all."""
 
     process: int
     role: str
@@ -42,6 +75,7 @@ class LoadedModel:
     dtype: str
     sha256: str
     notes: tuple[str, ...] = ()
+    arms: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -53,13 +87,35 @@ class Canary:
     tpot_s: float
 
 
+class StepRow(NamedTuple):
+    """A Step as it lies on disk: a row without names, in this order."""
+
+    context: int
+    proposed: int
+    accepted: int
+    emitted: int
+    draft_s: float
+    verify_s: float
+    sample_s: float
+    rest_s: float
+
+    @classmethod
+    def of(cls, step: Step) -> StepRow:
+        """The row of a step."""
+        return cls(**asdict(step))
+
+    def step(self) -> Step:
+        """The step of this row."""
+        return Step(**self._asdict())
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Generated:
     """One arm on one prompt in one turn.
 
-    `steps` holds a row a step: context, proposed, accepted, emitted, draft_s, verify_s,
-    sample_s, rest_s. `order` is the place of the arm within the prompt's turn. `past_stop`
-    counts tokens after the model's first own eos when the stop is ignored.
+    `steps` holds a row a step. `order` is the place of the arm within the prompt's turn. `past_stop`
+    counts tokens after the model's first own eos when the stop is ignored. `cache_share` is the share of the
+    keys and values that attention read from a quantized cache, None where the cache is kept as computed.
     """
 
     process: int
@@ -73,11 +129,12 @@ class Generated:
     ttft_s: float
     e2e_s: float
     rule: str | None
-    steps: tuple[tuple[int, int, int, int, float, float, float, float], ...]
+    steps: tuple[StepRow, ...]
     past_stop: int
     repeated_share: float
     prompt_sha256: str
     output_sha256: str
+    cache_share: float | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -90,6 +147,11 @@ class Failed:
     repeat: int
     error: str
     message: str
+
+    @property
+    def of_audit(self) -> bool:
+        """Whether an audit raised, and no sample."""
+        return self.error.startswith(AUDIT)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -117,74 +179,6 @@ class Memory:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class GapNoise:
-    """The baseline against itself: its own text in one-row and in block passes.
-
-    `moves` are absolute changes of the gap between the two best logits; `ties` counts the positions
-    whose argmax changed.
-    """
-
-    prompt: str
-    rows: int
-    positions: int
-    ties: int
-    moves: tuple[float, ...]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Audited:
-    """An arm's own text scored on the baseline's path at temperature 0.
-
-    `gaps` lists, for each position where the baseline would have said another token, the
-    position and how far the arm's token lies below the baseline's, in logits.
-    """
-
-    arm: str
-    prompt: str
-    positions: int
-    first_difference: int | None
-    gaps: tuple[tuple[int, float], ...]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Sampled:
-    """An arm's own text scored above temperature 0.
-
-    Sums over positions of -log p(y) - H(p) and of its variance; the steps taken, and their
-    mean and variance given the text from the accepted-length law. `outside` counts tokens that
-    truncation (top-k, top-p, min-p) leaves no probability when the text is scored; they are in no
-    sum. Rounding puts some there at the edge of what is kept, and a wrong cache many.
-    """
-
-    arm: str
-    prompt: str
-    repeat: int
-    positions: int
-    outside: int
-    surprise: float
-    surprise_variance: float
-    steps: int
-    steps_mean: float
-    steps_variance: float
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class FirstTokens:
-    """Counts of one early token over repeated seeds against its exact law at a fixed prompt.
-
-    `cells` are the most likely tokens, the rest pooled last (id -1); `expected` are their
-    exact probabilities under the target.
-    """
-
-    arm: str
-    prompt: str
-    draws: int
-    cells: tuple[int, ...]
-    counts: tuple[int, ...]
-    expected: tuple[float, ...]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class Note:
     """Something the reader of the report must see: a warning, a cut line, a dropped row."""
 
@@ -202,6 +196,7 @@ class Done:
 
 Record = (
     Machine
+    | QuantizedModel
     | LoadedModel
     | Canary
     | Generated
@@ -212,10 +207,28 @@ Record = (
     | Audited
     | Sampled
     | FirstTokens
+    | Divergence
     | Note
     | Done
 )
 KINDS: dict[str, type[Record]] = {cls.__name__: cls for cls in Record.__args__}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Output:
+    """A line of outputs.jsonl: the answer whose Generated record has the same arm, prompt, repeat and process."""
+
+    arm: str
+    prompt: str
+    repeat: int
+    process: int
+    ids: tuple[int, ...]
+    text: str
+
+
+def key(line: Generated | Output) -> Key:
+    """(process, arm, prompt, repeat): what a record and its output share."""
+    return (line.process, line.arm, line.prompt, line.repeat)
 
 
 def to_json(record: Record) -> dict[str, Any]:
@@ -223,26 +236,13 @@ def to_json(record: Record) -> dict[str, Any]:
     return {"kind": type(record).__name__, **asdict(record)}
 
 
-def from_json(value: Mapping[str, Any]) -> Record:
-    """The record of a JSON object.
-
-    Raises:
-        RunFailed: the kind is unknown or a field is missing or unknown (another specq wrote it).
-    """
-    cls = KINDS.get(str(value.get("kind")))
-    if cls is None:
-        raise RunFailed(f"unknown record kind {value.get('kind')!r}: this run was written by another version of specq")
-    given = {key: _tuples(item) for key, item in value.items() if key != "kind"}
-    known = {f.name for f in fields(cls)}
-    if extra := sorted(set(given) - known):
-        raise RunFailed(
-            f"record {cls.__name__} has unknown fields {extra}: this run was written by another version of specq"
-        )
-    try:
-        return cls(**given)
-    except TypeError as error:
-        raise RunFailed(f"record {cls.__name__} is incomplete: {error}") from error
-
-
-def _tuples(value: Any) -> Any:
-    return tuple(_tuples(item) for item in value) if isinstance(value, list) else value
+def failed_arms(records: Iterable[Record]) -> dict[str, Failed]:
+    """Per arm whose every sample raised, the first failure; an arm that answered once is not among them."""
+    first: dict[str, Failed] = {}
+    answered = set()
+    for record in records:
+        if isinstance(record, Generated):
+            answered.add(record.arm)
+        elif isinstance(record, Failed) and not record.of_audit:
+            first.setdefault(record.arm, record)
+    return {arm: failure for arm, failure in first.items() if arm not in answered}

@@ -11,6 +11,10 @@ RULES: tuple[Rule, ...] = ("rejection", "greedy_draft", "match", "block")
 Method = Literal["model", "lookup", "early_exit"]
 METHODS: tuple[Method, ...] = ("model", "lookup", "early_exit")
 Match = Literal["ngram", "suffix"]
+Prefill = Literal["dense", "packed"]
+PREFILLS: tuple[Prefill, ...] = ("dense", "packed")
+CacheType = Literal["q8", "q4"]
+CACHE_TYPES: tuple[CacheType, ...] = ("q8", "q4")
 Finish = Literal["eos", "stop", "length"]
 
 
@@ -48,6 +52,27 @@ class Prompt:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class TargetSpec:
+    """What an arm changes about the target, as data; the baseline changes nothing.
+
+    At most one of `recipe` (a recipe file: the target is quantized by it) and `model` (a folder that is
+    quantized already) is given. `prefill` says what runs passes of many rows through packed weights: a dense
+    copy ("dense": as fast as unquantized, memory of both) or the packed kernel ("packed": memory saved).
+    `kv_cache` is how keys and values are kept: as computed (None), or in 8 or 4 bits.
+    """
+
+    recipe: str | None = None
+    model: str | None = None
+    prefill: Prefill = "dense"
+    kv_cache: CacheType | None = None
+
+    @property
+    def weights(self) -> TargetSpec:
+        """The same weights with the cache as computed: what targets that share weights have in common."""
+        return TargetSpec(recipe=self.recipe, model=self.model, prefill=self.prefill)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class DraftSpec:
     """A draft as data: every engine translates it into its own settings.
 
@@ -55,6 +80,10 @@ class DraftSpec:
     `model`; `layers` is the exit layer of `early_exit`; `match` says how `lookup` finds the earlier
     place: by n-grams of `max_ngram` to `min_ngram` tokens (the most recent place wins), or by the
     longest suffix that occurred before, of at least `min_ngram` tokens (the first place wins).
+
+    A draft model may be quantized: by a `recipe` file, made once and loaded from its folder; or, where it is
+    the target itself, in memory by rounding to nearest at `bits` (4 or 8), `group_size` columns a scale (0:
+    one scale a row), the output head too with `head` "quantize". `prefill` is as in TargetSpec.
     """
 
     method: Method
@@ -66,6 +95,11 @@ class DraftSpec:
     match: Match = "ngram"
     max_ngram: int = 3
     min_ngram: int = 1
+    recipe: str | None = None
+    bits: int | None = None
+    group_size: int = 0
+    head: Literal["keep", "quantize"] = "keep"
+    prefill: Prefill = "dense"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -97,7 +131,8 @@ class Generation:
 
     `ids` are the new tokens (an eos that ended it is the last of them); token 1 came from the
     prefill and belongs to no step. `ttft_s` runs from the request to the first token, `e2e_s`
-    to the last. `logprobs` holds log p of each new token after warping when it was asked for.
+    to the last. `logprobs` holds log p of each new token after warping when it was asked for. `cache_share`
+    is the share of the keys and values that attention read from a quantized cache, None without one.
     """
 
     prompt_id: str
@@ -108,3 +143,4 @@ class Generation:
     e2e_s: float
     steps: tuple[Step, ...] = ()
     logprobs: tuple[float, ...] | None = None
+    cache_share: float | None = None

@@ -16,17 +16,21 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from specq.core.types import Prompt, Rule
+from specq.core.errors import PromptError
+from specq.core.types import Prompt, Rule, Sampling
 from specq.decoding import law
 from specq.decoding.drafters import Drafter
 from specq.decoding.drafters.chain import fit
-from specq.decoding.loop import step
+from specq.decoding.loop import NOTHING, step
 from specq.decoding.request import Request
 from specq.decoding.sampling import Warper
 from specq.decoding.session import Session
 
 NEAR_TIE = {torch.float32: 1e-3, torch.float16: 0.1, torch.bfloat16: 0.75}
 """Gaps between a draft's two best logits under which its argmax may differ from pass to pass."""
+
+SCORE_ROWS = 64
+"""How many tokens' logits `score` holds at a time."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -101,11 +105,56 @@ def differences(session: Session, warper: Warper, prompt: Sequence[int], ids: Se
 
 
 @torch.inference_mode()
-def text_law(session: Session, warper: Warper, prompt: Sequence[int], ids: Sequence[int], vocabulary: int) -> Law:
-    """The warped law of each new token under a model, on the target's vocabulary, from one pass over the text."""
+def score(
+    session: Session, prompt: Sequence[int], ids: Sequence[int], rows: int = SCORE_ROWS
+) -> tuple[np.ndarray, np.ndarray]:
+    """Log-probabilities of given tokens [T] float64, before any warping, and the argmax ids [T] int64.
+
+    `rows` tokens are fed a pass, so that logits of no more than these are in memory.
+
+    Raises:
+        PromptError: there is no prompt, after which the first token could be scored.
+        NonFiniteLogits: the model returned NaN or infinite logits.
+    """
+    if not prompt:
+        raise PromptError("score: the prompt is empty: give at least one token before the continuation")
+    plain = Warper(Sampling(), prompt_tokens=len(prompt), eos_ids=())
+    logprobs, argmax = np.empty(len(ids)), np.empty(len(ids), dtype=np.int64)
+    for t, scores in enumerate(along(session, plain, prompt, ids, rows) if ids else ()):
+        logprobs[t] = float(scores[0].double().log_softmax(dim=-1)[ids[t]])
+        argmax[t] = int(scores.argmax())
+    return logprobs, argmax
+
+
+@torch.inference_mode()
+def divergence(
+    base: Session, other: Session, prompt: Sequence[int], ids: Sequence[int], rows: int = SCORE_ROWS
+) -> tuple[np.ndarray, int]:
+    """KL(base || other) in nats at each of the T positions [T] float64, and how often both argmaxes agree.
+
+    Both models read the same text, `rows` tokens a pass, before any warping.
+
+    Raises:
+        NonFiniteLogits: one of them returned NaN or infinite logits.
+    """
+    plain = Warper(Sampling(), prompt_tokens=len(prompt), eos_ids=())
+    kl, agreed = np.empty(len(ids)), 0
+    pairs = zip(*(along(session, plain, prompt, ids, rows) for session in (base, other)), strict=True)
+    for t, (first, second) in enumerate(pairs):
+        p, q = first[0].double().log_softmax(dim=-1), second[0].double().log_softmax(dim=-1)
+        kl[t] = max(0.0, float((p.exp() * (p - q)).sum()))
+        agreed += int(first.argmax() == second.argmax())
+    return kl, agreed
+
+
+@torch.inference_mode()
+def text_law(
+    session: Session, warper: Warper, prompt: Sequence[int], ids: Sequence[int], rows: int, vocabulary: int
+) -> Law:
+    """The warped law of each new token under a model, on the target's vocabulary, `rows` tokens a pass."""
     columns: list[tuple[float, float, float, float]] = []
     close = NEAR_TIE.get(session.model.dtype, 1e-3)
-    for t, scores in enumerate(along(session, warper, prompt, ids, max(1, len(ids)), vocabulary)):
+    for t, scores in enumerate(along(session, warper, prompt, ids, max(1, rows), vocabulary)):
         best = scores.topk(2, dim=-1)
         near = float(best.values[0, 0] - best.values[0, 1]) < close and ids[t] in best.indices[0].tolist()
         p = warper.warp(scores)[0].double()
@@ -142,43 +191,59 @@ def lookup_steps(drafter: Drafter, warper: Warper, prompt: Sequence[int], ids: S
     return taken
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Draws:
+    """The first token of many steps: likeliest ids and -1 for all others, how often each came, its probability.
+
+    `proposed` counts the steps in which the draft proposed something; where it is 0, the draws test plain sampling.
+    """
+
+    cells: tuple[int, ...]
+    counts: tuple[int, ...]
+    expected: tuple[float, ...]
+    proposed: int
+
+
 @torch.inference_mode()
 def first_tokens(
     make: Sequence[Request], session: Session, drafter: Drafter | None, k: int, *, cells: int = 8
-) -> tuple[list[int], list[int], list[float]]:
+) -> Draws:
     """The first token of a step, drawn once for each request, against its exact law.
 
-    All requests share one prompt, whose last token is fed by the step itself.
-
-    Returns:
-        ids of the likeliest tokens and -1 for all others, how often each was drawn, and its probability.
+    All requests share one prompt, whose last token is fed by the step itself. Without a drafter the
+    draws share one pass, since there is nothing to roll back.
     """
     ids = make[0].ids
     session.restart()
     if len(ids) > 1:
         session.forward(ids[:-1], last_only=True)
         session.rollback(0)
-    p = make[0].warper.probs(ids, session.forward(ids[-1:]))[0].double()
-    session.rollback(1)
+    logits = session.forward(ids[-1:])
+    p = make[0].warper.probs(ids, logits)[0].double()
     best = p.topk(min(cells, int((p > 0).sum())))
-    names = [int(token) for token in best.indices]
-    counts = dict.fromkeys(names, 0)
-    rest = 0
+    counts = dict.fromkeys((int(token) for token in best.indices), 0)
+    rest = proposed = 0
+    if drafter is not None:
+        session.rollback(1)
     before = session.length
     for request in make:
-        if drafter is not None:
+        if drafter is None:
+            request.take(NOTHING, logits)
+        else:
             drafter.start(request.ids, request.warper, request.streams.draft)
-        step(request, session, drafter, k)
-        session.rollback(session.length - before)
+            step(request, session, drafter, k)
+            session.rollback(session.length - before)
+            proposed += request.steps[-1].proposed > 0
         token = request.new_ids[0]
         if token in counts:
             counts[token] += 1
         else:
             rest += 1
-    return (
-        [*names, -1],
-        [*counts.values(), rest],
-        [*(float(v) for v in best.values), max(0.0, 1.0 - float(best.values.sum()))],
+    return Draws(
+        cells=(*counts, -1),
+        counts=(*counts.values(), rest),
+        expected=(*(float(v) for v in best.values), max(0.0, 1.0 - float(best.values.sum()))),
+        proposed=proposed,
     )
 
 

@@ -14,6 +14,7 @@ from torch import Tensor
 from transformers import PreTrainedModel
 
 from specq.core.clock import Laps
+from specq.core.types import CacheType
 from specq.decoding.drafters import Proposal
 from specq.decoding.drafters.chain import choose, fit
 from specq.decoding.drafters.lookup import LookupDrafter
@@ -51,15 +52,16 @@ def decode_batch(
     k: int,
     *,
     sync: Callable[[], None] | None = None,
+    kv_cache: CacheType | None = None,
 ) -> None:
-    """Run requests to their ends; a finished row leaves the batch.
+    """Run requests to their ends; a finished row leaves the batch. `kv_cache` is the target's, as in Session.
 
     Raises:
         Unsupported: the model's positions or windows cannot be ragged.
         NonFiniteLogits: target or draft returned NaN or infinite logits.
     """
     whole = Laps(sync)
-    target = RaggedSession(model)
+    target = RaggedSession(model, kv_cache=kv_cache)
     target.restart(len(requests))
     for request, logits in zip(requests, target.forward([r.ids for r in requests], last_only=True), strict=True):
         request.take(NOTHING, logits)

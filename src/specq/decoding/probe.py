@@ -8,171 +8,164 @@ and after each rollback their logits must equal those of a fresh prefill.
 
 from __future__ import annotations
 
-import copy
 import random
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import torch
-from transformers import (
-    MODEL_FOR_CAUSAL_LM_MAPPING,
-    AutoConfig,
-    AutoModelForCausalLM,
-    PreTrainedConfig,
-    PreTrainedModel,
-)
+from huggingface_hub.errors import StrictDataclassError
+from torch import Tensor
+from transformers import PreTrainedConfig, PreTrainedModel
 
-from specq.core.errors import SpecqError, Unsupported
+from specq.core.errors import Unsupported
 from specq.core.types import DraftSpec
-from specq.decoding.session import Keep, Session, no_cache, takes
+from specq.decoding.runnable import is_recurrent, layer_kinds, load_config, model_class, named, reason
+from specq.decoding.session import CACHES, Keep, Session, cache_name, shallow
+from specq.decoding.shrink import FIRST_TOKEN, VOCABULARY, tiny
+from specq.models import layers
 
 TOLERANCE = 1e-3
 """Largest change of a logit that counts as equal, as a share of the largest logit, in float32."""
 
-SMALL: dict[str, int] = {
-    "vocab_size": 64,
-    "hidden_size": 32,
-    "n_embd": 32,
-    "intermediate_size": 48,
-    "num_attention_heads": 4,
-    "n_head": 4,
-    "num_key_value_heads": 2,
-    "head_dim": 8,
-    "num_experts": 4,
-    "num_local_experts": 4,
-    "num_experts_per_tok": 2,
-    "moe_intermediate_size": 16,
-    "shared_expert_intermediate_size": 16,
-    "linear_num_value_heads": 4,
-    "linear_num_key_heads": 2,
-    "linear_key_head_dim": 8,
-    "linear_value_head_dim": 8,
-    "rotary_dim": 4,
-    "sliding_window": 6,
-    "attention_chunk_size": 6,
-}
+Use = Literal["target", "draft", "exit"]
+"""What is rolled back: blocks of a target, single tokens of a draft, or a target's own first layers."""
 
-_VERDICTS: dict[tuple[str, Keep], str | None] = {}
+_VERDICTS: dict[tuple[str, Use], str | None] = {}
 """What was found in this process, by config: several arms ask about the same model."""
 
+# What transformers raises where a config, a cache or a list of layers is not what it expected.
+_BREAKS: tuple[type[Exception], ...] = (
+    RuntimeError,
+    ValueError,
+    TypeError,
+    AttributeError,
+    LookupError,
+    ArithmeticError,
+    ImportError,
+    AssertionError,
+    StrictDataclassError,
+    Unsupported,
+)
 
-def check_cache(folder: Path) -> None:
-    """Refuse a model that keeps its state elsewhere than in a key-value cache; loads no weights.
 
-    Raises:
-        Unsupported: names the model's class.
-    """
-    config = AutoConfig.from_pretrained(folder, local_files_only=True, trust_remote_code=False)
-    kind: Any = MODEL_FOR_CAUSAL_LM_MAPPING.get(type(config), None)
-    if kind is not None and not takes(kind, "past_key_values"):
-        raise Unsupported(no_cache(kind.__name__))
-
-
-def check_rollback(folder: Path, *, drafting: bool) -> None:
-    """Refuse a model whose cache cannot be rolled back; loads no weights.
+def check_rollback(folder: Path, use: Use) -> None:
+    """Refuse a model that cannot be used so in an arm with a draft; loads no weights.
 
     Args:
         folder: a transformers folder; only its config is read.
-        drafting: the model will be run token by token and rolled back over several tokens at once
-            (a draft model, or a target that shares its cache with an early exit).
+        use: "target" rolls back a block after each pass, "draft" several passes of one token at once,
+            "exit" those of the first layers on the whole model's cache.
 
     Raises:
         Unsupported: the architecture failed the probe, or could not be probed.
+        ModelError: transformers does not accept config.json.
     """
-    config = AutoConfig.from_pretrained(folder, local_files_only=True, trust_remote_code=False)
-    keep: Keep = "everything" if drafting else "window"
-    key = (config.to_json_string(use_diff=False), keep)
+    config = load_config(folder)
+    key = (config.to_json_string(use_diff=False), use)
     if key not in _VERDICTS:
-        _VERDICTS[key] = _verdict(config, keep)
-    if (verdict := _VERDICTS[key]) is not None:
-        raise Unsupported(verdict)
+        _VERDICTS[key] = verdict(config, use)
+    if (found := _VERDICTS[key]) is not None:
+        raise Unsupported(found)
+
+
+def takes_blocks(folder: Path) -> bool:
+    """Whether a pass over several tokens on a filled cache, and its rollback, are exact for this model."""
+    try:
+        check_rollback(folder, "target")
+    except Unsupported:
+        return False
+    return True
 
 
 def check_drafting(spec: DraftSpec, target: Path, draft: Path | None) -> None:
     """`check_rollback` of all that a draft rolls back; a draft None is the target itself, or no model.
 
     Raises:
-        Unsupported: as check_rollback.
+        Unsupported, ModelError: as check_rollback.
     """
-    check_rollback(target, drafting=spec.method == "early_exit")
+    check_rollback(target, "target")
+    if spec.method == "early_exit":
+        check_rollback(target, "draft")
+        _check_exit(target, spec.layers or 1)
+        check_rollback(target, "exit")
     if spec.method == "model":
-        check_rollback(target if draft is None else draft, drafting=True)
+        check_rollback(target if draft is None else draft, "draft")
 
 
-def _verdict(config: PreTrainedConfig, keep: Keep) -> str | None:
+def _check_exit(folder: Path, count: int) -> None:
+    """Refuse an exit before the first layer that counts tokens: positions come from its keys."""
+    kinds = layers.kinds(load_config(folder).get_text_config(decoder=True).to_dict())
+    first = next((i for i, kind in enumerate(kinds) if kind in ("attention", "sliding")), 0)
+    if 1 <= count <= first:
+        raise Unsupported(
+            f"layers = {count}: none of them keeps keys and values, as a draft must: allowed is {first + 1} or more"
+        )
+
+
+def verdict(config: PreTrainedConfig, use: Use) -> str | None:
     """None when the rollback is exact, else one line that says what is wrong and what to do."""
-    name = (config.architectures or [type(config).__name__])[0]
-    advice = "run it without a draft, or in a server that keeps snapshots of such states"
+    name, kind = named(config), model_class(config)
+    if kind is None or cache_name(kind) != CACHES[0] or not kind._supports_default_dynamic_cache():
+        return _recurrent(config, name)
     try:
         model = tiny(config)
-        worst = rollback_error(model, keep)
-    except (RuntimeError, ValueError, TypeError, AttributeError, KeyError, IndexError, SpecqError) as error:
-        line = str(error).splitlines()[0] if str(error) else type(error).__name__
-        return f"{name}: a small random copy of it could not be rolled back ({line}): {advice}"
-    if worst > TOLERANCE:
+        model(input_ids=torch.tensor([_text(random.Random(0), 11)]))
+    except _BREAKS as error:
+        if is_recurrent(config):
+            return _recurrent(config, name)
         return (
-            f"{name}: rolling its cache back is not exact (logits {worst:.1%} off a fresh prefill; "
-            f"layers: {', '.join(_kinds(config))}): {advice}"
+            f"{name}: specq could not build a small copy of this architecture to test cache rollback "
+            f"({reason(error)}): run it without a draft"
         )
-    return None
+    try:
+        worst = (
+            exit_error(model) if use == "exit" else rollback_error(model, "window" if use == "target" else "everything")
+        )
+    except _BREAKS:
+        worst = float("inf")
+    if worst <= TOLERANCE:
+        return None
+    if is_recurrent(config):
+        return _recurrent(config, name)
+    if use == "exit":
+        return (
+            f"{name}: its first layers do not run alone (embeddings or keys that belong to all layers): "
+            'use method = "lookup" or "model" in place of "early_exit"'
+        )
+    kinds = layer_kinds(config)
+    return (
+        f"{name}{f' ({kinds})' if kinds else ''}: with its cache, passes over several tokens or taking tokens back are "
+        "not exact, and a draft needs both: run it without a draft"
+    )
 
 
-def _kinds(config: PreTrainedConfig) -> list[str]:
-    text = config.get_text_config(decoder=True)
-    return sorted(set(getattr(text, "layer_types", None) or ["unnamed"]))
+def _recurrent(config: PreTrainedConfig, name: str) -> str:
+    kinds = layer_kinds(config)
+    return (
+        f"{name} keeps a recurrent state{f' ({kinds})' if kinds else ''}, which cannot take tokens back: "
+        "run it without a draft, or take a model whose layers are all attention"
+    )
 
 
-def tiny(config: PreTrainedConfig, *, seed: int = 0) -> PreTrainedModel:
-    """A small random model with the same kinds of layers, float32, eager enough for any CPU."""
-    small = shrink(config)
-    with torch.random.fork_rng():
-        torch.manual_seed(seed)
-        model = AutoModelForCausalLM.from_config(small, dtype=torch.float32, trust_remote_code=False)
-        generator = torch.Generator().manual_seed(seed)
-        for parameter in model.parameters():
-            # The usual initial weights are so small that a wrong cache would hardly show.
-            if parameter.dim() >= 2:
-                parameter.data.normal_(0.0, parameter.shape[-1] ** -0.5, generator=generator)
-    return model.eval().requires_grad_(False)
+def _text(chance: random.Random, length: int) -> list[int]:
+    return [chance.randrange(FIRST_TOKEN, VOCABULARY) for _ in range(length)]
 
 
-def shrink(config: PreTrainedConfig) -> PreTrainedConfig:
-    """A copy of a config with small widths and few layers, one at least of each kind of layer."""
-    small = copy.deepcopy(config)
-    text = small.get_text_config(decoder=True)
-    kv_heads = getattr(text, "num_key_value_heads", None)
-    grouped = kv_heads is not None and kv_heads != getattr(text, "num_attention_heads", None)
-    for key, value in SMALL.items():
-        present = getattr(text, key, None)
-        # Some configs derive head_dim; latent attention takes it for the rotary part, whose size it fixes elsewhere.
-        derived = isinstance(getattr(type(text), key, None), property)
-        latent = key == "head_dim" and hasattr(text, "qk_rope_head_dim")
-        if isinstance(present, int) and not isinstance(present, bool) and not derived and not latent:
-            setattr(text, key, min(present, value))
-    if kv_heads is not None and not grouped:
-        text.num_key_value_heads = text.num_attention_heads
-    kinds = getattr(text, "layer_types", None)
-    keep = _one_of_each(kinds) if kinds else list(range(min(2, text.num_hidden_layers)))
-    text.num_hidden_layers = len(keep)
-    if kinds:
-        text.layer_types = [kinds[i] for i in keep]
-    for key in ("pad_token_id", "bos_token_id", "eos_token_id"):
-        setattr(text, key, None)
-    for key in ("quantization_config", "auto_map"):
-        if hasattr(small, key):
-            delattr(small, key)
-    return small
+class _Worst:
+    """The largest difference of a logit from a fresh prefill, as a share of the largest logit."""
 
+    def __init__(self, model: PreTrainedModel) -> None:
+        self._model = model
+        self._difference = self._largest = 0.0
 
-def _one_of_each(kinds: list[str]) -> list[int]:
-    """Indexes of the first two layers of each kind, in order."""
-    seen: dict[str, int] = {}
-    keep = []
-    for i, kind in enumerate(kinds):
-        seen[kind] = seen.get(kind, 0) + 1
-        if seen[kind] <= 2:
-            keep.append(i)
-    return keep
+    def see(self, text: Sequence[int], got: Tensor) -> None:
+        fresh: Any = self._model(input_ids=torch.tensor([list(text)])).logits[0, -1]
+        self._difference = max(self._difference, float((got - fresh).abs().nan_to_num(torch.inf).max()))
+        self._largest = max(self._largest, float(fresh.abs().max()))
+
+    def share(self) -> float:
+        return self._difference / self._largest if self._largest > 0 else float("inf")
 
 
 @torch.inference_mode()
@@ -182,15 +175,13 @@ def rollback_error(model: PreTrainedModel, keep: Keep, *, rounds: int = 12, seed
     keep "window" feeds blocks and rolls each back, as a target does; "everything" feeds tokens one
     by one and rolls several back at once, as a draft does.
     """
-    chance = random.Random(seed)
-    vocabulary = model.config.get_text_config(decoder=True).vocab_size
-    text = [chance.randrange(vocabulary) for _ in range(11)]
+    chance, worst = random.Random(seed), _Worst(model)
+    text = _text(chance, 11)
     session = Session(model, keep=keep)
     session.forward(text, last_only=True)
     session.rollback(0)
-    worst = largest = 0.0
     for _ in range(rounds):
-        block = [chance.randrange(vocabulary) for _ in range(chance.randint(1, 5))]
+        block = _text(chance, chance.randint(1, 5))
         if keep == "window":
             session.forward(block)
         else:
@@ -199,10 +190,28 @@ def rollback_error(model: PreTrainedModel, keep: Keep, *, rounds: int = 12, seed
         kept = chance.randint(0, len(block))
         session.rollback(len(block) - kept)
         text += block[:kept]
-        probe = chance.randrange(vocabulary)
-        got = session.forward([probe])[-1]
+        probe = _text(chance, 1)
+        got = session.forward(probe)[-1]
         session.rollback(1)
-        fresh: Any = model(input_ids=torch.tensor([[*text, probe]])).logits[0, -1]
-        worst = max(worst, float((got - fresh).abs().max()))
-        largest = max(largest, float(fresh.abs().max()))
-    return worst / largest if largest > 0 else float("inf")
+        worst.see([*text, *probe], got)
+    return worst.share()
+
+
+@torch.inference_mode()
+def exit_error(model: PreTrainedModel, *, rounds: int = 3, seed: int = 0) -> float:
+    """The same for the model's first layers on the whole model's cache, against a fresh prefill of these layers."""
+    chance = random.Random(seed)
+    count = model.config.get_text_config(decoder=True).num_hidden_layers - 1
+    view = shallow(model, count)
+    worst, whole, first = _Worst(view), Session(model, keep="everything"), Session(view, keep="everything")
+    text = _text(chance, 11)
+    whole.forward(text, last_only=True)
+    for _ in range(rounds):
+        first.cache.layers = whole.cache.layers[:count]
+        block = _text(chance, 3)
+        for i, token in enumerate(block):
+            worst.see([*text, *block[: i + 1]], first.forward([token])[-1])
+        first.rollback(len(block))
+        whole.forward(block)
+        text += block
+    return worst.share()

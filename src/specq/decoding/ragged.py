@@ -14,29 +14,34 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 from transformers import DynamicCache, PreTrainedModel
+from transformers.cache_utils import DynamicLayer
 
 from specq.core.errors import Unsupported
-from specq.decoding.session import embedding, new_cache, takes
+from specq.core.types import CacheType
+from specq.decoding.quantized_cache import QuantizedCache
+from specq.decoding.session import CACHES, cache_name, embedding, new_cache, takes
 
 
 class RaggedSession:
     """A model, a cache with holes, and how many tokens each row holds."""
 
-    def __init__(self, model: PreTrainedModel) -> None:
+    def __init__(self, model: PreTrainedModel, *, kv_cache: CacheType | None = None) -> None:
         if not takes(model, "position_ids"):
             raise Unsupported(f"{type(model).__name__} takes no position_ids: decode with batch_size 1")
-        if any(new_cache(model, "window").is_sliding):
+        plain = cache_name(model) == CACHES[0] and new_cache(model, "nothing")
+        if not plain or any(type(layer) is not DynamicLayer for layer in plain.layers):
             raise Unsupported(
-                f"{type(model).__name__} has sliding-window layers, whose window would count the holes "
-                "of a ragged batch: decode with batch_size 1"
+                f"{type(model).__name__} has layers with sliding windows or states of their own, which would count "
+                "the holes of a ragged batch: decode with batch_size 1"
             )
-        self.model = model
+        self.model, self.kv_cache = model, kv_cache
         weight = embedding(model)
         self.device, self._rows = weight.device, weight.shape[0]
 
     def restart(self, rows: int) -> None:
         """Forget everything and begin with `rows` empty rows."""
-        self.cache = DynamicCache()
+        config, kind = self.model.config, self.kv_cache
+        self.cache = DynamicCache() if kind is None else QuantizedCache(config, kind, windowed=False)
         self.valid = torch.zeros(rows, 0, dtype=torch.bool, device=self.device)
         self.lengths = [0] * rows
 

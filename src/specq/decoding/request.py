@@ -39,6 +39,7 @@ class Request:
     e2e_s: float = 0.0
     steps: list[Step] = field(default_factory=list)
     logprobs: list[float] = field(default_factory=list)
+    cache_share: float | None = None
 
     def __post_init__(self) -> None:
         self.ids = list(self.prompt.ids)
@@ -138,4 +139,5 @@ class Request:
             e2e_s=self.e2e_s,
             steps=tuple(self.steps),
             logprobs=tuple(self.logprobs) if self.want_logprobs else None,
+            cache_share=self.cache_share,
         )

@@ -2,7 +2,8 @@
 
 Rolling back goes through transformers' own `crop` with a negative count. A sliding-window layer
 keeps what a rollback needs only between a forward and the `crop` after it, so every forward that
-may be rolled back must be followed by `rollback`, zero tokens included.
+may be rolled back must be followed by `rollback`, zero tokens included. Plain decoding rolls nothing
+back, so its cache is never cropped and may be of any kind.
 """
 
 from __future__ import annotations
@@ -10,30 +11,44 @@ from __future__ import annotations
 import copy
 import inspect
 from collections.abc import Sequence
-from typing import Literal, cast
+from typing import Any, Literal, cast
 
 import torch
 from torch import Tensor, nn
-from transformers import DynamicCache, PreTrainedConfig, PreTrainedModel
+from transformers import Cache, DynamicCache, PreTrainedConfig, PreTrainedModel
+from transformers.cache_utils import (
+    DynamicLayer,
+    DynamicSlidingWindowLayer,
+    LinearAttentionAndFullAttentionLayer,
+    LinearAttentionAndSlidingWindowAttentionLayer,
+)
 
 from specq.core.errors import Unsupported
+from specq.core.types import CacheType
+from specq.decoding.quantized_cache import QuantizedCache
 
-Keep = Literal["window", "everything"]
+Keep = Literal["nothing", "window", "everything"]
+CACHES = ("past_key_values", "cache_params", "state")
+"""Under which names a forward takes what it left behind: keys and values, or a recurrent state."""
 
 
 class Session:
     """A model, a cache and how many tokens it holds; batch of one.
 
-    keep = "window": sliding-window layers hold their window, and each forward is followed by one
-    rollback. keep = "everything": all layers hold all tokens (the model's mask still applies the
-    window), so that several forwards can be rolled back at once, as a draft needs.
+    keep = "nothing": the cache that transformers' `generate` would use, and no rollback. keep = "window":
+    sliding-window layers hold their window, and each forward is followed by one rollback. keep =
+    "everything": all layers hold all tokens (the model's mask still applies the window), so that several
+    forwards can be rolled back at once, as a draft needs. `kv_cache` "q8" or "q4" keeps keys and values in
+    that many bits.
     """
 
-    def __init__(self, model: PreTrainedModel, *, keep: Keep = "window") -> None:
-        if not takes(model, "past_key_values"):
+    def __init__(self, model: PreTrainedModel, *, keep: Keep = "window", kv_cache: CacheType | None = None) -> None:
+        name = cache_name(model)
+        if name is None or (keep != "nothing" and name != CACHES[0]):
             raise Unsupported(no_cache(type(model).__name__))
+        self._argument: str = name
         self.model = model
-        self.keep = keep
+        self.keep, self.kv_cache = keep, kv_cache
         weight = embedding(model)
         self.device, self._rows = weight.device, weight.shape[0]
         self._last_only = {"logits_to_keep": 1} if takes(model, "logits_to_keep") else {}
@@ -41,7 +56,7 @@ class Session:
 
     def restart(self) -> None:
         """Forget everything; the next forward is a prefill."""
-        self.cache = new_cache(self.model, self.keep)
+        self.cache: Any = new_cache(self.model, self.keep, self.kv_cache)
         self.length = 0
 
     def forward(self, ids: Sequence[int], *, last_only: bool = False) -> Tensor:
@@ -54,25 +69,49 @@ class Session:
             logits [R, V] in the model's dtype; R is 1 with last_only, else the number of tokens.
         """
         batch = torch.tensor([ids], dtype=torch.long, device=self.device).clamp_(max=self._rows - 1)
-        extra = self._last_only if last_only else {}
-        logits = self.model(input_ids=batch, past_key_values=self.cache, use_cache=True, **extra).logits[0]
+        extra: dict[str, Any] = {self._argument: self.cache, **(self._last_only if last_only else {})}
+        out = self.model(input_ids=batch, use_cache=True, **extra)
+        if not isinstance(self.cache, DynamicCache):
+            # A model with a cache of its own kind makes it itself and hands it back.
+            self.cache = getattr(out, self._argument)
+        logits = out.logits[0]
         self.length += len(ids)
         return logits[-1:] if last_only else logits
 
     def rollback(self, tokens: int) -> None:
         """Remove the last `tokens` tokens (0 included) from the cache."""
+        if tokens and self.keep == "nothing":
+            raise ValueError(f"rollback of {tokens} tokens in a session that keeps nothing for it")
         if tokens or self.keep == "window":
             self.cache.crop(-tokens)
         self.length -= tokens
 
 
-def new_cache(model: PreTrainedModel, keep: Keep) -> DynamicCache:
-    """An empty cache for the model, ready to be rolled back."""
-    if keep == "everything":
-        return DynamicCache()
+def new_cache(model: PreTrainedModel, keep: Keep, kv_cache: CacheType | None = None) -> Cache | None:
+    """An empty cache for the model, ready to be rolled back; None where the model makes its own."""
+    if kv_cache is not None:
+        quantized = QuantizedCache(model.config, kv_cache, windowed=keep != "everything")
+        if keep != "nothing":
+            quantized.activate_past_recording()
+        return quantized
+    if keep == "nothing" and not cast(Any, model)._supports_default_dynamic_cache():
+        return None
     cache = DynamicCache(config=model.config)
-    cache.activate_past_recording()
+    if keep == "everything":
+        # In place of a window, a layer that forgets nothing; others than these are kept as they are.
+        for i, layer in enumerate(cache.layers):
+            if type(layer) is DynamicSlidingWindowLayer:
+                cache.layers[i] = DynamicLayer()
+            elif type(layer) is LinearAttentionAndSlidingWindowAttentionLayer:
+                cache.layers[i] = LinearAttentionAndFullAttentionLayer(number_of_states=layer.number_of_states)
+    if keep != "nothing":
+        cache.activate_past_recording()
     return cache
+
+
+def cache_name(model: PreTrainedModel | type[PreTrainedModel]) -> str | None:
+    """The argument of CACHES that the model's forward takes its cache or state in, or None."""
+    return next((name for name in CACHES if takes(model, name)), None)
 
 
 def embedding(model: PreTrainedModel) -> Tensor:
@@ -83,10 +122,10 @@ def embedding(model: PreTrainedModel) -> Tensor:
 
 
 def no_cache(name: str) -> str:
-    """Why a model whose forward takes no key-value cache cannot be run."""
+    """Why a model whose forward takes no key-value cache cannot be rolled back, or run at all."""
     return (
-        f"{name} keeps its state in a cache of its own kind, not in past_key_values, and specq would lose it "
-        "between passes: use a model with attention (hybrids run without a draft)"
+        f"{name} keeps no key-value cache that specq could roll back: use a model with attention, "
+        "or run a recurrent one without a draft"
     )
 
 

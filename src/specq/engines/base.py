@@ -9,8 +9,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol, Self
 
-from specq.core.records import Audited, FirstTokens, GapNoise, Sampled
-from specq.core.types import DraftSpec, Generation, Method, OnStep, Prompt, Rule, Sampling
+import numpy as np
+
+from specq.core.records import Audited, Divergence, FirstTokens, GapNoise, Sampled
+from specq.core.types import CacheType, DraftSpec, Generation, Method, OnStep, Prefill, Prompt, Rule, Sampling
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -25,8 +27,28 @@ class Capabilities:
     batches: bool
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Scores:
+    """Given tokens under a model: log-probabilities [T] float64 before any warping, and argmax ids [T] int64.
+
+    Position t looks at the prompt and the tokens before t.
+    """
+
+    logprobs: np.ndarray
+    argmax: np.ndarray
+
+
 class Decoder(Protocol):
     """Generates; owns a draft when it has one."""
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """What was done to the weights of a draft model of its own."""
+        ...
+
+    def warm_up(self, tokens: int) -> float:
+        """Compile what is to be compiled for texts of up to `tokens` tokens; returns the seconds that it took."""
+        ...
 
     def generate(
         self, prompts: Sequence[Prompt], sampling: Sampling, *, on_step: OnStep | None = None
@@ -51,8 +73,16 @@ class LoadedTarget(Protocol):
         """A decoder that shares the target's weights."""
         ...
 
+    def with_cache(self, kind: CacheType | None) -> LoadedTarget:
+        """The same weights with keys and values kept in 8 or 4 bits; None: as computed."""
+        ...
+
     def describe(self) -> dict[str, Any]:
         """The fields of records.LoadedModel less `process` and `role`."""
+        ...
+
+    def score(self, prompt_ids: Sequence[int], continuation_ids: Sequence[int]) -> Scores:
+        """Teacher-forced: each token of the continuation after the prompt and the tokens before it."""
         ...
 
     def gap_noise(self, prompt: Prompt, ids: Sequence[int], rows: int) -> GapNoise:
@@ -81,12 +111,16 @@ class LoadedTarget(Protocol):
         """One early token over repeated seeds against its exact law."""
         ...
 
+    def divergence(self, arm: str, prompt: Prompt, ids: Sequence[int], baseline: Any) -> Divergence:
+        """This target against the baseline's (of the same engine), both read along `ids` after the prompt."""
+        ...
+
 
 class Engine(Protocol):
     """Opens targets; `device` is where their weights go."""
 
     device: str
 
-    def open(self, model: Any) -> LoadedTarget:
-        """Load the weights of a model name or a resolved reference."""
+    def open(self, model: Any, *, prefill: Prefill = "dense") -> LoadedTarget:
+        """Load the weights of a model name or a resolved reference; `prefill` as in TargetSpec."""
         ...

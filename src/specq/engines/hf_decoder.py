@@ -5,16 +5,17 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
-from specq.core.errors import PromptError
-from specq.core.types import DraftSpec, Generation, OnStep, Prompt, Sampling
+from specq.core.errors import NonFiniteLogits, PromptError, Unsupported
+from specq.core.types import CacheType, DraftSpec, Generation, OnStep, Prompt, Sampling
 from specq.decoding.batch import BatchChain, BatchDrafter, BatchLookup, decode_batch
+from specq.decoding.compiled import CompiledSession
 from specq.decoding.drafters import Drafter
 from specq.decoding.drafters.chain import EarlyExitDrafter, ModelDrafter
 from specq.decoding.drafters.lookup import LookupDrafter, NgramIndex, SuffixIndex
 from specq.decoding.loop import decode
 from specq.decoding.probe import check_drafting
 from specq.decoding.request import Request
-from specq.decoding.session import Session
+from specq.decoding.session import Keep, Session
 from specq.models import refs
 from specq.models.facts import facts
 
@@ -27,6 +28,7 @@ class HFDecoder:
 
     def __init__(self, target: HFTarget, draft: DraftSpec | None) -> None:
         self.target, self.draft = target, draft
+        self._own: Session | None = None
         self.k = 0 if draft is None else draft.k
         self._contexts = [target.facts.context]
         if draft is not None:
@@ -35,9 +37,31 @@ class HFDecoder:
                 separate = refs.resolve(str(draft.model))
                 self._contexts.append(facts(separate).context)
             check_drafting(draft, target.resolved.folder, None if separate is None else separate.folder)
-        shares_cache = draft is not None and draft.method == "early_exit"
-        self.session = Session(target.model, keep="everything" if shares_cache else "window")
+        # An early exit shares the target's cache; plain decoding never rolls back.
+        keep: Keep = "nothing" if draft is None else "everything" if draft.method == "early_exit" else "window"
+        self.session = self._session(keep)
         self.drafter = self._drafter(draft)
+
+    def _session(self, keep: Keep) -> Session:
+        if not self.target.engine.compile:
+            return self.target.session(keep)
+        check_compiled(self.draft, self.target.kv_cache)
+        return CompiledSession(self.target.model, (1, self.k + 1))
+
+    def warm_up(self, tokens: int) -> float:
+        """Compile what there is to compile for texts of up to `tokens` tokens; returns the seconds that it took."""
+        compiled = [session for session in (self.session, self._own) if isinstance(session, CompiledSession)]
+        for session in compiled:
+            session.warm_up(tokens)
+        return sum(session.compile_s for session in compiled)
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """What was done to the weights of a draft model of its own."""
+        if self.draft is None or self.draft.method != "model":
+            return ()
+        loaded = self.target.loaded_draft(self.draft)
+        return () if loaded is self.target.loaded else loaded.notes
 
     def generate(
         self,
@@ -52,12 +76,27 @@ class HFDecoder:
 
         Raises:
             PromptError: a prompt is empty, or does not fit the context with what it may grow to.
-            NonFiniteLogits: the model returned NaN or infinite logits.
+            NonFiniteLogits: the model returned NaN or infinite logits; names the model and its draft.
         """
         requests = [self.request(prompt, sampling, on_step, logprobs) for prompt in prompts]
+        try:
+            self._decode(requests, batch_size)
+        except NonFiniteLogits as error:
+            raise NonFiniteLogits(f"{self.target.resolved.name}, {self._named()}: {error}") from error
+        return [request.generation() for request in requests]
+
+    def _named(self) -> str:
+        if self.draft is None:
+            return "plain decoding"
+        return f"draft {self.draft.model or self.draft.method}, k = {self.k}, {self.draft.rule}"
+
+    def _decode(self, requests: list[Request], batch_size: int) -> None:
         if batch_size == 1:
             for request in requests:
                 decode(request, self.session, self.drafter(), self.k, sync=self.target.sync)
+                request.cache_share = getattr(self.session.cache, "quantized_share", None)
+        elif self.target.engine.compile:
+            raise Unsupported(f"compile = true beside batch_size {batch_size}: compiled passes take one row of text")
         else:
             for first in range(0, len(requests), batch_size):
                 decode_batch(
@@ -66,8 +105,8 @@ class HFDecoder:
                     self._batch_draft(),
                     self.k,
                     sync=self.target.sync,
+                    kv_cache=self.target.kv_cache,
                 )
-        return [request.generation() for request in requests]
 
     def request(
         self, prompt: Prompt, sampling: Sampling, on_step: OnStep | None = None, logprobs: bool = False
@@ -97,9 +136,12 @@ class HFDecoder:
             exit_layer = draft.layers or 0
             early = EarlyExitDrafter(self.session, exit_layer, sampled=sampled)
             return lambda: early
-        session = Session(self.target.draft_model(draft), keep="everything")
-        model = ModelDrafter(session, sampled=sampled, vocabulary=self.target.vocabulary)
-        return lambda: model
+        model = self.target.draft_model(draft)
+        # After full acceptance a draft is fed two tokens, else one.
+        compiled = self.target.engine.compile
+        self._own = session = CompiledSession(model, (1, 2)) if compiled else Session(model, keep="everything")
+        drafter = ModelDrafter(session, sampled=sampled, vocabulary=self.target.vocabulary)
+        return lambda: drafter
 
     def _batch_draft(self) -> BatchDrafter | None:
         draft = self.draft
@@ -113,6 +155,21 @@ class HFDecoder:
             sampled=draft.rule != "greedy_draft",
             vocabulary=self.target.vocabulary,
         )
+
+
+def check_compiled(draft: DraftSpec | None, kv_cache: CacheType | None) -> None:
+    """Refuse what compiled passes cannot do beside an arm's draft and cache.
+
+    Raises:
+        Unsupported: the draft shares the target's cache, or the cache is quantized.
+    """
+    if draft is not None and draft.method == "early_exit":
+        raise Unsupported(
+            "compile = true beside early_exit: this draft shares the target's cache, which compiled passes keep to "
+            "themselves; leave compile out, or draft with lookup or a model"
+        )
+    if kv_cache is not None:
+        raise Unsupported(f'compile = true beside kv_cache = "{kv_cache}": allowed is one of the two')
 
 
 def lookup(draft: DraftSpec) -> LookupDrafter:

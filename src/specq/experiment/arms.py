@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
-from specq.core.types import DraftSpec
+from specq.core.types import DraftSpec, TargetSpec
 from specq.experiment.schema import Experiment
 
 BASELINE = "baseline"
@@ -12,21 +12,51 @@ BASELINE = "baseline"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Arm:
-    """The baseline plus a set of levers; the baseline has none."""
+    """The baseline plus a set of levers; the baseline has none.
+
+    `plain` is the id of the arm with the same target and no draft: what a draft must leave unchanged.
+    """
 
     id: str
     levers: tuple[str, ...]
     replica: int
     draft: DraftSpec | None
+    target: TargetSpec = field(default_factory=TargetSpec)
+    plain: str = f"{BASELINE}#1"
+
+    @property
+    def changes_target(self) -> bool:
+        """Whether its outputs may differ from the baseline's by right."""
+        return self.target != TargetSpec()
 
 
 def arms(experiment: Experiment) -> tuple[Arm, ...]:
-    """The arms of an experiment: "baseline#1", its A/A twin "baseline#2", then one for each set of levers."""
-    twins = [Arm(id=f"{BASELINE}#{n}", levers=(), replica=n, draft=None) for n in (1, 2)]
-    return (*twins, *(_arm(experiment, levers) for levers in experiment.lever_sets()))
+    """The arms of an experiment: "baseline#1", its A/A twin "baseline#2", then one for each set of levers.
+
+    An arm with a draft on a changed target comes after the same target's plain arm, which is added where it
+    was not asked for: a draft is held against what it must not change.
+    """
+    made: dict[str, Arm] = {}
+    for n in (1, 2):
+        made[f"{BASELINE}#{n}"] = Arm(id=f"{BASELINE}#{n}", levers=(), replica=n, draft=None)
+    for levers in experiment.lever_sets():
+        plain = tuple(name for name in levers if experiment.levers[name].kind != "draft")
+        for names in dict.fromkeys((plain or levers, levers)):
+            arm = _arm(experiment, names, plain)
+            made.setdefault(arm.id, arm)
+    return tuple(made.values())
 
 
-def _arm(experiment: Experiment, levers: tuple[str, ...]) -> Arm:
-    # The schema allows one draft an arm, and a draft is the only kind of lever that it allows.
-    (lever,) = (experiment.levers[name] for name in levers)
-    return Arm(id=f"{'+'.join(levers)}#1", levers=levers, replica=1, draft=lever.draft())
+def _arm(experiment: Experiment, names: tuple[str, ...], plain: tuple[str, ...]) -> Arm:
+    levers = [experiment.levers[name] for name in names]
+    target = TargetSpec()
+    for lever in levers:
+        target = lever.change(target)
+    return Arm(
+        id=f"{'+'.join(names)}#1",
+        levers=names,
+        replica=1,
+        draft=next((draft for lever in levers if (draft := lever.draft()) is not None), None),
+        target=target,
+        plain=f"{'+'.join(plain) or BASELINE}#1",
+    )

@@ -5,12 +5,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from specq.core.errors import PromptError, Unsupported, UserError
+from specq.core.errors import ModelError, PromptError, Unsupported, UserError
 from specq.core.types import DraftSpec, Prompt
 from specq.engines.base import Capabilities
 from specq.experiment.arms import Arm
 from specq.experiment.schema import Engine
 from specq.experiment.sizes import PlannedModel
+from specq.models import tensors
 
 GIB = 1 << 30
 
@@ -40,6 +41,43 @@ def check_draft(arm: Arm, target: PlannedModel, capabilities: Capabilities) -> N
         )
 
 
+def check_arm(arm: Arm, target: PlannedModel, engine: Engine, capabilities: Capabilities) -> None:
+    """Refuse what the engine cannot do for this arm: its draft, its cache, or either of them compiled.
+
+    Raises:
+        Unsupported: says what is allowed.
+    """
+    check_draft(arm, target, capabilities)
+    kind, spec = arm.target.kv_cache, arm.draft
+    if engine.kind == "mlx":
+        if spec is not None and spec.bits is not None and spec.head == "quantize":
+            raise Unsupported('head = "quantize": engine kind "mlx" keeps the head')
+        return
+    if kind is not None:
+        from specq.decoding.quantized_cache import check_folder
+
+        check_folder(target.resolved.folder, kind)
+    if engine.compile:
+        from transformers import AutoConfig
+
+        from specq.decoding.compiled import check_compilable
+        from specq.engines.hf_decoder import check_compiled
+
+        check_compiled(spec, kind)
+        check_compilable(AutoConfig.from_pretrained(target.resolved.folder, local_files_only=True))
+
+
+def capabilities(engine: Engine) -> Capabilities:
+    """What the engine can do; imports its libraries."""
+    if engine.kind == "mlx":
+        from specq.engines import mlx
+
+        return mlx.CAPABILITIES
+    from specq.engines import hf
+
+    return hf.CAPABILITIES
+
+
 def misfits(
     arm: str | None, role: str, model: PlannedModel, prompts: Sequence[Prompt], new_tokens: int
 ) -> list[Refusal]:
@@ -61,18 +99,44 @@ def misfits(
 
 
 def check_rollback(spec: DraftSpec | None, target: PlannedModel, draft: PlannedModel | None) -> None:
-    """Refuse a model without a key-value cache, or one in a draft's arm whose cache cannot take tokens back.
+    """Refuse a model in a draft's arm whose cache cannot take tokens back, or whose first layers cannot run alone.
 
     Raises:
-        Unsupported: the model keeps its state elsewhere, or a small random copy of it failed the probe.
+        Unsupported: a small random copy of it failed the probe, or could not be made.
     """
+    if spec is None:
+        return
     from specq.decoding import probe
 
-    for model in (target, draft):
-        if model is not None:
-            probe.check_cache(model.resolved.folder)
-    if spec is not None:
-        probe.check_drafting(spec, target.resolved.folder, None if draft is None else draft.resolved.folder)
+    probe.check_drafting(spec, target.resolved.folder, None if draft is None else draft.resolved.folder)
+
+
+def check_model(model: PlannedModel, engine: Engine) -> None:
+    """Refuse a model that the reference engine cannot load or decode with; reads headers, no weights.
+
+    Raises:
+        Unsupported: it keeps no state between passes, is an encoder, or lacks the attention implementation.
+        ModelError: config.json, the names or the shapes of the weights do not fit what transformers would load.
+    """
+    from specq.decoding import runnable
+
+    folder = model.resolved.folder
+    runnable.check_class(folder, engine.attention)
+    config = runnable.load_config(folder)
+    tensors.check_tensors(folder, runnable.model_class(config), config)
+
+
+def check_ids(target: PlannedModel, prompts: Sequence[Prompt]) -> list[Refusal]:
+    """One refusal when a prompt has a token that the target has no row for."""
+    rows = target.facts.vocab
+    over = next((prompt for prompt in prompts if max(prompt.ids, default=0) >= rows), None)
+    if over is None:
+        return []
+    reason = (
+        f'prompt "{over.id}" has the token id {max(over.ids)}, but {target.resolved.name} has only {rows} rows: '
+        "give the tokenizer that belongs to the weights"
+    )
+    return [Refusal(arm=None, reason=reason, error=ModelError)]
 
 
 def free_bytes(engine: Engine) -> int | None:
@@ -84,7 +148,7 @@ def free_bytes(engine: Engine) -> int | None:
     import psutil
     import torch
 
-    from specq.engines.hf import pick_device
+    from specq.engines.devices import pick_device
 
     device = pick_device(engine.device)
     if engine.device_map is not None:

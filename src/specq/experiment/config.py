@@ -21,22 +21,25 @@ SMOKE_PROMPTS, SMOKE_NEW_TOKENS, SMOKE_SEEDS = 3, 16, 20
 def load(path: Path, overrides: Sequence[str] = (), *, smoke: bool = False) -> Experiment:
     """Read an experiment file, with `--set` overrides put over it.
 
-    A path in it (prompts, a model folder or GGUF file) is looked for from the current folder
+    A path in it (prompts, a recipe, a model folder or GGUF file) is looked for from the current folder
     first, then from the file's folder and that folder's parent; it is kept as it was found.
-    `smoke` cuts the run to a minute: few prompts, few tokens, one turn, one process, no memory
-    runs. The experiment is named after the file unless the file names it.
+    `smoke`, or the key of that name, cuts the run to a minute: few prompts, few tokens, one turn,
+    one process, no memory runs. The experiment is named after the file unless the file names it.
 
     Raises:
         ConfigError: the file cannot be read, is not TOML, or holds an unknown key, a value of
             the wrong type or out of range, or something that this version cannot do.
     """
-    values, paths = set_keys.apply(_read(path), overrides)
+    try:
+        values, paths = set_keys.apply(_read(path), overrides)
+    except RecursionError as error:
+        raise ConfigError(f"{path}: nested too deeply; allowed are the tables that an experiment has") from error
     values.setdefault("name", re.sub(r"[^A-Za-z0-9_-]+", "-", path.stem).strip("-_") or "experiment")
     try:
         experiment = Experiment.model_validate(_located(values, path.parent))
     except ValidationError as error:
         raise ConfigError(f"{path}: {explain(error, Experiment, paths)}") from error
-    return _smoke(experiment) if smoke else experiment
+    return _smoke(experiment) if smoke or experiment.smoke else experiment
 
 
 def from_resolved(values: Mapping[str, Any]) -> Experiment:
@@ -71,7 +74,7 @@ def _located(values: dict[str, Any], folder: Path) -> dict[str, Any]:
     tables = [(values.get("workload"), "prompts"), (values.get("target"), "model")]
     levers = values.get("levers")
     if isinstance(levers, dict):
-        tables += [(lever, "model") for lever in levers.values()]
+        tables += [(lever, key) for lever in levers.values() for key in ("model", "recipe")]
     for table, key in tables:
         if isinstance(table, dict) and isinstance(table.get(key), str):
             table[key] = _found(table[key], folder)
@@ -95,4 +98,5 @@ def _smoke(experiment: Experiment) -> Experiment:
     workload["min_new_tokens"] = min(workload["min_new_tokens"], workload["max_new_tokens"])
     workload.update(repeats=1, processes=1, memory=False)
     audit["seeds"] = min(audit["seeds"], SMOKE_SEEDS)
+    values["smoke"] = True
     return Experiment.model_validate(values)

@@ -15,21 +15,25 @@ from pydantic_core import ErrorDetails
 from specq.core.errors import nearest
 
 _LONGEST = 60
+_MOST = 3
 _KINDS: dict[Any, str] = {int: "a whole number", float: "a number", bool: "true or false", str: "text in quotes"}
 
 
 def explain(error: ValidationError, model: type[BaseModel], overridden: Collection[tuple[str, ...]] = ()) -> str:
-    """One line on the first of a model's errors, with the count of the others.
+    """One line on a model's errors; from the fourth on they are counted, and show when the first are mended.
 
     `overridden` holds the paths that came from --set; an error at one of them says so.
     """
     # An unknown key explains a missing one beside it, so it speaks first.
     errors = sorted(error.errors(include_url=False), key=lambda item: item["type"] != "extra_forbidden")
-    first = errors[0]
-    path = tuple(str(part) for part in first["loc"])
-    origin = f"--set {'.'.join(path)}: " if any(path[: len(o)] == o for o in overridden) else ""
-    more = f" (and {len(errors) - 1} more)" if len(errors) > 1 else ""
-    return origin + _line(first, model) + more
+    shown = "; also ".join(_origin(item, overridden) + _line(item, model) for item in errors[:_MOST])
+    left = len(errors) - _MOST
+    return shown + (f"; and {left} more, which show when these are mended" if left > 0 else "")
+
+
+def _origin(item: ErrorDetails, overridden: Collection[tuple[str, ...]]) -> str:
+    path = tuple(str(part) for part in item["loc"])
+    return f"--set {'.'.join(path)}: " if any(path[: len(o)] == o for o in overridden) else ""
 
 
 def _line(item: ErrorDetails, model: type[BaseModel]) -> str:
@@ -108,7 +112,7 @@ def _allowed(field: FieldInfo | Any, *, ranged: bool) -> str:
     if ranged and limits:
         return limits
     if get_origin(annotation) is Literal:
-        return ", ".join(f'"{word}"' for word in get_args(annotation))
+        return ", ".join(json.dumps(word) for word in get_args(annotation))
     if get_origin(annotation) is tuple:
         return "a list"
     kind = _KINDS.get(annotation, "a table")

@@ -6,22 +6,31 @@ from typing import Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
-from specq.core.types import METHODS, DraftSpec, Match, Method, Rule
+from specq.core.types import METHODS, CacheType, DraftSpec, Match, Method, Prefill, Rule, TargetSpec
+from specq.quantize.recipes import ROW
 
-LATER_KINDS = ("quantize", "kv_cache", "model", "prompt", "prefix_cache", "batch", "engine")
+Kind = Literal["draft", "quantize", "kv_cache"]
+KINDS: tuple[Kind, ...] = ("draft", "quantize", "kv_cache")
+LATER_KINDS = ("model", "prompt", "prefix_cache", "batch", "engine")
 Dtype = Literal["auto", "float32", "bfloat16", "float16"]
 
 _LOOKUP_DEFAULTS: dict[str, dict[str, Any]] = {
     "ngram": {"match": "ngram", "max_ngram": 3, "min_ngram": 1},
     "suffix": {"match": "suffix", "min_ngram": 1},
 }
-# The keys that only some methods read. A key that would be ignored is an error, for its author expects an effect.
-_METHOD_KEYS: dict[str, tuple[str, ...]] = {
-    "model": ("model", "dtype"),
-    "lookup": ("match", "max_ngram", "min_ngram"),
-    "early_exit": ("layers",),
+# Groups of a draft that is its target rounded in memory: what the packed kernels take at 8 and at 4 bits.
+_GROUPS = {8: ROW, 4: 32}
+_OF_A_DRAFT = ("method", "k", "rule")
+# The keys that only some kinds and methods read. A key that would be ignored is an error, for its author expects an
+# effect.
+_KEYS: dict[str, tuple[str, ...]] = {
+    "model": (*_OF_A_DRAFT, "model", "dtype", "recipe", "bits", "group_size", "head", "prefill"),
+    "lookup": (*_OF_A_DRAFT, "match", "max_ngram", "min_ngram"),
+    "early_exit": (*_OF_A_DRAFT, "layers"),
+    "quantize": ("recipe", "model", "prefill"),
+    "kv_cache": ("type",),
 }
-_NEEDED = {"model": "model", "early_exit": "layers"}
+_NEEDED = {"model": "model", "early_exit": "layers", "kv_cache": "type"}
 
 
 class Table(BaseModel):
@@ -30,76 +39,130 @@ class Table(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid", strict=True, allow_inf_nan=False)
 
 
-def refuse_later(key: str, given: Any, later: tuple[str, ...], now: str) -> None:
+def refuse_later(key: str, given: Any, later: tuple[str, ...], now: tuple[str, ...]) -> None:
     """Refuse a word that specq knows but this version cannot do.
 
     Raises:
         ValueError: `given` is one of `later`.
     """
     if given in later:
-        raise ValueError(f'{key} = "{given}": not in this version, allowed is "{now}"')
+        allowed = ", ".join(f'"{word}"' for word in now)
+        raise ValueError(f'{key} = "{given}": not in this version, allowed is {allowed}')
 
 
 class Lever(Table):
-    """A draft: which method proposes, how many tokens a step (`k`), under which verification rule.
+    """One named change: a draft, a quantized target, or a quantized key-value cache.
 
-    `rule` defaults to greedy_draft for lookup, whose proposals carry no probabilities, and to
-    rejection for the rest. `match`, `max_ngram` and `min_ngram` are None unless the method is lookup.
+    draft: which method proposes, how many tokens a step (`k`), under which verification rule. `rule`
+    defaults to greedy_draft for lookup, whose proposals carry no probabilities, and to rejection for the
+    rest. `match`, `max_ngram` and `min_ngram` are None unless the method is lookup. A draft model is
+    quantized by a `recipe`, or, for model "self", in memory at `bits`.
+    quantize: the target by a `recipe`, or a folder (`model`) that is quantized already.
+    kv_cache: its `type`. Keys that a kind does not read are None.
     """
 
-    kind: Literal["draft"]
-    method: Method
-    k: int = Field(default=4, ge=1, le=64)
-    rule: Rule
+    kind: Kind
+    method: Method | None = None
+    k: int | None = Field(default=None, ge=1, le=64)
+    rule: Rule | None = None
     model: str | None = Field(default=None, min_length=1)
     dtype: Dtype | None = None
     layers: int | None = Field(default=None, ge=1)
     match: Match | None = None
     max_ngram: int | None = Field(default=None, ge=1, le=64)
     min_ngram: int | None = Field(default=None, ge=1, le=64)
+    recipe: str | None = Field(default=None, min_length=1)
+    bits: Literal[4, 8] | None = None
+    group_size: int | None = Field(default=None, ge=0)
+    head: Literal["keep", "quantize"] | None = None
+    prefill: Prefill | None = None
+    type: CacheType | None = None
 
     @model_validator(mode="before")
     @classmethod
-    def _defaults_of_the_method(cls, values: Any) -> Any:
+    def _defaults_of_the_kind(cls, values: Any) -> Any:
         if not isinstance(values, dict):
             return values
-        refuse_later("kind", values.get("kind"), LATER_KINDS, "draft")
-        method = values.get("method")
-        if method not in METHODS:
-            return values
-        filled = dict(values)
-        if filled.get("rule") is None:
-            filled["rule"] = "greedy_draft" if method == "lookup" else "rejection"
+        kind, method = values.get("kind"), values.get("method")
+        refuse_later("kind", kind, LATER_KINDS, KINDS)
+        defaults: dict[str, Any] = {}
+        if kind == "draft":
+            if method is None:
+                raise ValueError("method is missing: give " + ", ".join(f'"{word}"' for word in METHODS))
+            defaults = {"k": 4, "rule": "greedy_draft" if method == "lookup" else "rejection"}
         if method == "lookup":
-            defaults = _LOOKUP_DEFAULTS.get(filled.get("match") or "ngram", {})
-            filled.update({key: value for key, value in defaults.items() if filled.get(key) is None})
-        return filled
+            defaults |= _LOOKUP_DEFAULTS.get(values.get("match") or "ngram", {})
+        if values.get("bits") in _GROUPS:
+            defaults |= {"group_size": _GROUPS[values["bits"]], "head": "keep"}
+        if kind == "quantize" or values.get("recipe") or values.get("bits"):
+            defaults["prefill"] = "dense"
+        return {**values, **{key: value for key, value in defaults.items() if values.get(key) is None}}
 
     @model_validator(mode="after")
-    def _keys_of_the_method(self) -> Lever:
-        own = _METHOD_KEYS[self.method]
-        for key in sorted({key for keys in _METHOD_KEYS.values() for key in keys} - set(own)):
+    def _keys_of_the_kind(self) -> Lever:
+        reader = str(self.method) if self.kind == "draft" else self.kind
+        said = f'method = "{reader}"' if self.kind == "draft" else f'kind = "{reader}"'
+        own = _KEYS[reader]
+        for key in sorted({key for keys in _KEYS.values() for key in keys} - set(own)):
             if getattr(self, key) is not None:
-                raise ValueError(f'{key}: method = "{self.method}" does not read it, allowed is {", ".join(own)}')
-        needed = _NEEDED.get(self.method)
+                raise ValueError(f"{key}: {said} does not read it, allowed is {', '.join(own)}")
+        needed = _NEEDED.get(reader)
         if needed and getattr(self, needed) is None:
-            raise ValueError(f'{needed} is missing: method = "{self.method}" needs it')
+            raise ValueError(f"{needed} is missing: {said} needs it")
+        if self.kind == "quantize" and (self.recipe is None) == (self.model is None):
+            raise ValueError("give either recipe (a file of configs/quantize) or model (a folder that is quantized)")
+        self._check_lookup()
+        self._check_bits()
+        return self
+
+    def _check_lookup(self) -> None:
         if self.match == "suffix" and self.max_ngram is not None:
             raise ValueError('max_ngram: match = "suffix" has no longest length, allowed is min_ngram')
         if self.max_ngram is not None and self.min_ngram is not None and self.min_ngram > self.max_ngram:
             raise ValueError(f"min_ngram = {self.min_ngram}: allowed is 1 to max_ngram ({self.max_ngram})")
-        return self
 
-    def draft(self) -> DraftSpec:
-        """The draft as engines take it."""
+    def _check_bits(self) -> None:
+        if self.kind != "draft" or self.method != "model":
+            return
+        if self.bits is not None and self.recipe is not None:
+            raise ValueError("bits beside recipe: a recipe has its own bits, give one of the two")
+        if self.bits is not None and self.model != "self":
+            raise ValueError(f'bits: allowed is model = "self"; quantize "{self.model}" by a recipe')
+        for key in ("group_size", "head"):
+            if getattr(self, key) is not None and self.bits is None:
+                raise ValueError(f"{key}: it goes with bits, and a recipe has its own")
+        if self.bits == 8 and self.group_size != ROW:
+            raise ValueError(f"group_size = {self.group_size}: bits = 8 takes 0, one scale a row")
+        if self.prefill is not None and self.bits is None and self.recipe is None and self.model == "self":
+            raise ValueError("prefill: a draft in floats has no packed weights, allowed with bits or recipe")
+
+    def draft(self) -> DraftSpec | None:
+        """The draft as engines take it; None for other kinds."""
+        if self.method is None:
+            return None
         return DraftSpec(
             method=self.method,
-            k=self.k,
-            rule=self.rule,
+            k=self.k or 4,
+            rule=self.rule or "rejection",
             model=self.model,
             dtype=self.dtype,
             layers=self.layers,
             match=self.match or "ngram",
             max_ngram=self.max_ngram or 3,
             min_ngram=self.min_ngram or 1,
+            recipe=self.recipe,
+            bits=self.bits,
+            group_size=self.group_size or ROW,
+            head=self.head or "keep",
+            prefill=self.prefill or "dense",
         )
+
+    def change(self, target: TargetSpec) -> TargetSpec:
+        """The target with this lever's change; a draft changes nothing about it."""
+        if self.kind == "quantize":
+            return TargetSpec(
+                recipe=self.recipe, model=self.model, prefill=self.prefill or "dense", kv_cache=target.kv_cache
+            )
+        if self.kind == "kv_cache":
+            return TargetSpec(recipe=target.recipe, model=target.model, prefill=target.prefill, kv_cache=self.type)
+        return target

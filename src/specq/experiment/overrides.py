@@ -46,6 +46,8 @@ def _parse(override: str) -> tuple[Path, Any]:
 def _value(override: str, text: str) -> Any:
     try:
         parsed = tomllib.loads(f"value = {text}")
+    except RecursionError as error:
+        raise ConfigError(f"--set {override[:40]}...: nested too deeply; allowed are lists of plain values") from error
     except tomllib.TOMLDecodeError as error:
         if text.startswith(_OPENS_TOML):
             raise ConfigError(f"--set {override}: the value is not TOML ({error})") from error

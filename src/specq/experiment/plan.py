@@ -8,15 +8,24 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from specq.core.errors import ModelError, PromptError, TokenizerMismatch, Unsupported, UserError
-from specq.core.types import DraftSpec, Prompt
+from specq.core.errors import PromptError, Unsupported, UserError
+from specq.core.types import Prompt
 from specq.engines.base import Capabilities
+from specq.experiment import checks, models
 from specq.experiment import prompts as prompt_files
 from specq.experiment.arms import arms
-from specq.experiment.checks import Refusal, check_draft, check_rollback, free_bytes, memory_refusal, misfits
+from specq.experiment.checks import (
+    Refusal,
+    check_ids,
+    check_model,
+    check_rollback,
+    free_bytes,
+    memory_refusal,
+    misfits,
+)
 from specq.experiment.schema import Experiment
 from specq.experiment.sizes import PlannedArm, PlannedModel, planned_arm
-from specq.models import facts, refs, tokenizers
+from specq.models import tokenizers
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -88,120 +97,72 @@ def make(
         ModelError: the target cannot be found or read. What stops single arms is in `refusals`.
     """
     items = prompt_files.load(Path(experiment.workload.prompts), experiment.workload.limit)
-    target = _planned("target", experiment.target.model, experiment.target.revision, experiment.engine.dtype, fetch)
+    target = models.planned("target", experiment.target.model, experiment.engine, experiment.target.revision, fetch)
     tokenizer = tokenizers.load(target.resolved)
     rendered, refusals, notes = _render(items, tokenizer)
     notes = [*_workload_notes(experiment, items, target), *target.facts.notes, *notes]
     longest = max(rendered, key=lambda prompt: len(prompt.ids), default=None)
     tokens = (len(longest.ids) if longest else 0) + experiment.workload.max_new_tokens
     if capabilities is None:
-        from specq.engines.hf import CAPABILITIES
-
-        capabilities = CAPABILITIES
+        capabilities = checks.capabilities(experiment.engine)
     try:
         free = free_bytes(experiment.engine)
         available_bytes = free if available_bytes is None else available_bytes
     except Unsupported as error:
         refusals.append(Refusal(arm=None, reason=str(error), error=Unsupported))
+    try:
+        check_model(target, experiment.engine)
+    except UserError as error:
+        refusals.append(Refusal(arm=None, reason=str(error), error=type(error)))
+    refusals += check_ids(target, rendered)
     refusals += misfits(None, "", target, rendered, experiment.workload.max_new_tokens)
-    drafts = _Drafts(experiment, target, tokenizer, fetch)
+    beside = models.Beside(experiment, target, tokenizer, fetch)
     planned = []
     for arm in arms(experiment):
-        draft = None
+        own, draft = target, None
         try:
-            check_draft(arm, target, capabilities)
-            draft = drafts.of(arm.draft)
+            own = beside.target(arm.target)
+            checks.check_arm(arm, own, experiment.engine, capabilities)
+            draft = beside.draft(arm.draft)
+            if draft is not None and draft.resolved is not target.resolved:
+                check_model(draft, experiment.engine)
             check_rollback(arm.draft, target, draft)
         except UserError as error:
             refusals.append(Refusal(arm=arm.id, reason=str(error), error=type(error)))
         if draft is not None and draft is not target:
             refusals += misfits(arm.id, "draft ", draft, rendered, experiment.workload.max_new_tokens)
-        planned.append(planned_arm(arm, target, draft, tokens=tokens, bandwidth=bandwidth_bytes_per_s))
-    models = (target, *drafts.loaded())
-    needed = sum(model.weight_bytes for model in models) + max(arm.cache_bytes for arm in planned)
+        planned.append(planned_arm(arm, own, draft, tokens=tokens, bandwidth=bandwidth_bytes_per_s))
+    loaded = (target, *beside.loaded())
+    needed = sum(model.weight_bytes for model in loaded) + max(arm.cache_bytes for arm in planned)
     refusals += memory_refusal(needed, available_bytes)
     return Plan(
         experiment=experiment,
-        models=models,
+        models=loaded,
         arms=tuple(planned),
         prompts=rendered,
         needed_bytes=needed,
         available_bytes=available_bytes,
         bandwidth_bytes_per_s=bandwidth_bytes_per_s,
         refusals=tuple(refusals),
-        notes=tuple(dict.fromkeys([*notes, *drafts.notes])),
+        notes=tuple(dict.fromkeys([*notes, *beside.notes])),
     )
 
 
-def _planned(role: Any, name: str, revision: str | None, dtype: str, fetch: bool) -> PlannedModel:
-    resolved = refs.resolve(name, revision=revision, fetch=fetch)
-    known = facts.facts(resolved)
-    return PlannedModel(role=role, resolved=resolved, facts=known, dtype=known.dtype if dtype == "auto" else dtype)
-
-
-class _Drafts:
-    """The second models of all arms, each found and compared with the target once."""
-
-    def __init__(self, experiment: Experiment, target: PlannedModel, tokenizer: Any, fetch: bool) -> None:
-        self._dtype, self._target, self._tokenizer, self._fetch = experiment.engine.dtype, target, tokenizer, fetch
-        self._found: dict[tuple[str, str], PlannedModel | UserError] = {}
-        self.notes: list[str] = []
-
-    def of(self, spec: DraftSpec | None) -> PlannedModel | None:
-        """The draft's second model; the target itself for "self" in its dtype; None where there is none.
-
-        Raises:
-            ModelError, TokenizerMismatch: it cannot be found or speaks other tokens.
-        """
-        if spec is None or spec.model is None:
-            return None
-        dtype = spec.dtype or self._dtype
-        key = (spec.model, dtype)
-        if key not in self._found:
-            try:
-                self._found[key] = self._find(*key)
-            except (ModelError, TokenizerMismatch) as error:
-                self._found[key] = error
-        found = self._found[key]
-        if isinstance(found, UserError):
-            raise found
-        return found
-
-    def loaded(self) -> list[PlannedModel]:
-        """The models that will be loaded beside the target."""
-        return [m for m in self._found.values() if isinstance(m, PlannedModel) and m is not self._target]
-
-    def _find(self, name: str, dtype: str) -> PlannedModel:
-        target = self._target
-        if name == "self":
-            own = PlannedModel(
-                role="draft",
-                resolved=target.resolved,
-                facts=target.facts,
-                dtype=target.facts.dtype if dtype == "auto" else dtype,
-            )
-            return target if own.dtype == target.dtype else own
-        draft = _planned("draft", name, None, dtype, self._fetch)
-        compared = tokenizers.compare(
-            self._tokenizer,
-            tokenizers.load(draft.resolved),
-            target_vocab=target.facts.vocab,
-            draft_vocab=draft.facts.vocab,
-        )
-        self.notes += [f"draft {name}: {note}" for note in (*draft.facts.notes, *compared.notes)]
-        return draft
-
-
 def _render(items: Sequence[prompt_files.Item], tokenizer: Any) -> tuple[tuple[Prompt, ...], list[Refusal], list[str]]:
-    prompts, refusals, notes = [], [], Counter[str]()
+    prompts, refused, notes = [], dict[str, list[str]](), Counter[str]()
     for item in items:
         try:
             rendered = tokenizers.render(tokenizer, item.prompt or list(item.messages))
         except PromptError as error:
-            refusals.append(Refusal(arm=None, reason=f'prompt "{item.id}": {error}', error=PromptError))
+            refused.setdefault(str(error), []).append(item.id)
             continue
         notes.update(rendered.notes)
         prompts.append(Prompt(id=item.id, ids=rendered.ids, text=rendered.text, messages=item.messages, tags=item.tags))
+    refusals = []
+    for reason, (first, *others) in refused.items():
+        # What a template refuses it refuses in most prompts, so the first stands for all.
+        more = f" (and {len(others)} more prompts)" if others else ""
+        refusals.append(Refusal(arm=None, reason=f'prompt "{first}"{more}: {reason}', error=PromptError))
     counted = [note if n == len(items) else f"{note} ({n} of {len(items)} prompts)" for note, n in notes.items()]
     return tuple(prompts), refusals, counted
 

@@ -71,8 +71,16 @@ def _text(path: Path) -> str:
 
 
 def _item(line: str, *, where: str) -> Item:
+    def once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+        # JSON readers keep the last of two values in silence, and the first may be the one that was meant.
+        found = dict(pairs)
+        if len(found) < len(pairs):
+            key = next(key for i, (key, _) in enumerate(pairs) if key in dict(pairs[:i]))
+            raise PromptError(f'{where}: key "{key}" stands twice in one object; keep one')
+        return found
+
     try:
-        value = json.loads(line)
+        value = json.loads(line, object_pairs_hook=once)
     except (ValueError, RecursionError) as error:
         raise PromptError(f"{where}: not a JSON line ({error}); write one JSON object a line") from error
     if not isinstance(value, dict):

@@ -12,9 +12,10 @@ from specq.core.errors import nearest
 from specq.core.types import Sampling
 from specq.experiment.levers import Dtype, Lever, Table, refuse_later
 
-LATER_ENGINES = ("mlx", "vllm", "llamacpp", "ollama", "sglang", "openai")
-# What config_sha256 leaves out: words for the reader, which cannot change a number.
-HASH_LEAVES_OUT = ("question", "name")
+LATER_ENGINES = ("vllm", "llamacpp", "ollama", "sglang", "openai")
+# What config_sha256 leaves out: words for the reader, which cannot change a number. What a smoke run cuts is in
+# other keys.
+HASH_LEAVES_OUT = ("question", "name", "smoke")
 
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]*")
 _RESERVED_LEVERS = ("baseline", "each")
@@ -35,7 +36,7 @@ class Target(Table):
 class Engine(Table):
     """What runs the models. dtype "auto" is the dtype that the weights are stored in."""
 
-    kind: Literal["hf"] = "hf"
+    kind: Literal["hf", "mlx"] = "hf"
     device: Literal["auto", "cpu", "cuda", "mps"] = "auto"
     dtype: Dtype = "auto"
     attention: Literal["sdpa", "eager", "flash_attention_2", "flex_attention"] = "sdpa"
@@ -47,13 +48,15 @@ class Engine(Table):
     @classmethod
     def _known_engines(cls, values: Any) -> Any:
         if isinstance(values, dict):
-            refuse_later("kind", values.get("kind"), LATER_ENGINES, "hf")
+            refuse_later("kind", values.get("kind"), LATER_ENGINES, ("hf", "mlx"))
         return values
 
     @model_validator(mode="after")
-    def _what_this_version_runs(self) -> Engine:
-        if self.compile:
-            raise ValueError("compile = true: not in this version, allowed is false")
+    def _fits_together(self) -> Engine:
+        if self.compile and self.kind != "hf":
+            raise ValueError(f'compile = true: kind = "{self.kind}" compiles nothing, allowed is kind = "hf"')
+        if self.compile and self.device_map is not None:
+            raise ValueError("compile = true beside device_map: allowed is one of the two")
         if self.device_map is not None and self.device != "auto":
             raise ValueError(f'device = "{self.device}" beside device_map: allowed is device = "auto"')
         return self
@@ -156,10 +159,14 @@ class Eval(Table):
 
 
 class Experiment(Table):
-    """One question, asked of one target. Equal experiments have equal `config_sha256`."""
+    """One question, asked of one target. Equal experiments have equal `config_sha256`.
+
+    `smoke` says that the run was cut short to see that all works; its report draws no conclusion.
+    """
 
     name: str
     question: str = ""
+    smoke: bool = False
     target: Target
     engine: Engine = Field(default_factory=Engine)
     workload: Workload
@@ -190,7 +197,7 @@ class Experiment(Table):
         """The lever names of each arm beside the baseline, sorted within an arm; no arm stands twice.
 
         Raises:
-            ValueError: `arms.run` names an unknown lever, one lever twice, or two drafts in one arm.
+            ValueError: `arms.run` names an unknown lever, one lever twice, or two levers of one kind in one arm.
         """
         sets: dict[tuple[str, ...], None] = {}
         for entry in self.arms.run:
@@ -210,8 +217,9 @@ class Experiment(Table):
                 )
         if len(set(names)) < len(names):
             raise ValueError(f'arms.run: "{entry}" names one lever twice; name each once')
-        if len(names) > 1:
-            raise ValueError(f'arms.run: "{entry}" puts two drafts in one arm: not in this version, name one draft')
+        kinds = [self.levers[name].kind for name in names]
+        if twice := sorted({kind for kind in kinds if kinds.count(kind) > 1}):
+            raise ValueError(f'arms.run: "{entry}" has two levers of kind {twice[0]}; name one of each kind')
         return tuple(sorted(names))
 
     def resolved(self) -> dict[str, Any]:

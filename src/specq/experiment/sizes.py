@@ -10,19 +10,47 @@ from specq.experiment.arms import Arm
 from specq.models.facts import DTYPE_BYTES, Facts
 from specq.models.refs import Resolved
 
+CACHE_BYTES = {"q8": 34 / 32, "q4": 18 / 32}
+"""Bytes an element of a quantized cache: 32 values and their 16-bit scale in 34 or 18 bytes."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PlannedModel:
-    """A model that a run will load, in the dtype it will be held in."""
+    """A model that a run will load, in the dtype it will be held in.
+
+    A quantized one says in `how` by what, in `stored_bytes` what its weights take, and in `twin_bytes` what a
+    dense copy for passes of many rows takes beside them.
+    """
 
     role: Literal["target", "draft"]
     resolved: Resolved
     facts: Facts
     dtype: str
+    how: str | None = None
+    stored_bytes: int | None = None
+    twin_bytes: int = 0
+
+    @property
+    def name(self) -> str:
+        """The model as the user wrote it, and by what it is quantized."""
+        return self.resolved.name if self.how is None else f"{self.how} of {self.resolved.name}"
 
     @property
     def weight_bytes(self) -> int:
-        """Bytes of the weights as held: those on disk, or one element a parameter where the dtype differs."""
+        """Bytes of the weights as held, a dense copy too.
+
+        Those on disk, or one element a parameter where the dtype differs.
+        """
+        return self._stored + self.twin_bytes
+
+    @property
+    def _stored(self) -> int:
+        if self.stored_bytes is not None:
+            return self.stored_bytes
+        return self._dense
+
+    @property
+    def _dense(self) -> int:
         if self.dtype == self.facts.dtype:
             return self.facts.weight_bytes
         return self.facts.parameters * DTYPE_BYTES[self.dtype]
@@ -32,8 +60,8 @@ class PlannedModel:
         return tokens * self.facts.cache_bytes_per_token(self.dtype)
 
     def bytes_per_token(self) -> int:
-        """Bytes of weights that one pass of one row reads."""
-        return self.facts.bytes_per_token(self.dtype)
+        """Bytes of weights that one pass of one row reads; of a quantized model, what is left of them."""
+        return max(0, self.facts.bytes_per_token(self.dtype) - self._dense + self._stored)
 
     def exit_bytes_per_token(self, layers: int) -> int:
         """The same for the first `layers` layers with the model's own norm and head, all layers alike."""
@@ -45,7 +73,7 @@ class PlannedModel:
         facts = self.facts
         return {
             "role": self.role,
-            "name": self.resolved.name,
+            "name": self.name,
             "kind": self.resolved.kind,
             "revision": self.resolved.revision,
             "architecture": facts.architecture,
@@ -84,16 +112,25 @@ def planned_arm(
     k = arm.draft.k if arm.draft else 0
     read = target.bytes_per_token() + k * _draft_bytes(arm.draft, target, draft)
     own = draft is not None and draft is not target
+    cache = round(target.cache_bytes(tokens) * _cache_share(arm, target))
     return PlannedArm(
         id=arm.id,
         levers=arm.levers,
         replica=arm.replica,
         draft=arm.draft,
+        target=arm.target,
+        plain=arm.plain,
         model_bytes=target.weight_bytes + (draft.weight_bytes if draft and own else 0),
-        cache_bytes=target.cache_bytes(tokens) + (draft.cache_bytes(tokens) if draft else 0),
+        cache_bytes=cache + (draft.cache_bytes(tokens) if draft else 0),
         bytes_per_step=read,
         ceiling_tokens_per_s=None if bandwidth is None else (k + 1) * bandwidth / read,
     )
+
+
+def _cache_share(arm: Arm, target: PlannedModel) -> float:
+    """Bytes of an element of the arm's cache against one as computed."""
+    kind = arm.target.kv_cache
+    return 1.0 if kind is None else CACHE_BYTES[kind] / DTYPE_BYTES[target.dtype]
 
 
 def _draft_bytes(spec: DraftSpec | None, target: PlannedModel, draft: PlannedModel | None) -> int:

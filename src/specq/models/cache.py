@@ -13,6 +13,8 @@ from pathlib import Path
 from specq.core import hashes
 from specq.core.errors import DiskFull, ModelError
 
+_FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
+
 
 def root() -> Path:
     """The cache folder: SPECQ_CACHE when it is set, else the platform's user cache. It may not exist yet."""
@@ -25,10 +27,10 @@ def root() -> Path:
 
 @contextmanager
 def disk_errors(where: Path) -> Iterator[None]:
-    """Turn a full disk or a folder that cannot be written into one line.
+    """Turn a full disk, a limit on file sizes or a folder that cannot be written into one line.
 
     Raises:
-        DiskFull: the disk or the quota is full.
+        DiskFull: the disk or the quota is full, or files may not grow so large.
         ModelError: the folder cannot be written.
     """
     from safetensors import SafetensorError
@@ -36,8 +38,8 @@ def disk_errors(where: Path) -> Iterator[None]:
     try:
         yield
     except OSError as error:
-        if error.errno in (errno.ENOSPC, errno.EDQUOT):
-            raise _full(where) from error
+        if error.errno in _FULL:
+            raise full(where, error.errno) from error
         if error.errno in (errno.EACCES, errno.EPERM, errno.EROFS, errno.ENOTDIR, errno.EEXIST):
             raise ModelError(
                 f"cannot write the cache folder {where} ({error.strerror}): "
@@ -46,12 +48,19 @@ def disk_errors(where: Path) -> Iterator[None]:
         raise
     except SafetensorError as error:
         # The safetensors writer reports the system's error as text only.
-        if f"os error {errno.ENOSPC}" in str(error) or f"os error {errno.EDQUOT}" in str(error):
-            raise _full(where) from error
+        for code in _FULL:
+            if f"os error {code}" in str(error):
+                raise full(where, code) from error
         raise
 
 
-def _full(where: Path) -> DiskFull:
+def full(where: Path, code: int = errno.ENOSPC) -> DiskFull:
+    """The error of a full disk; EFBIG is a limit on file sizes, which free space does not lift."""
+    if code == errno.EFBIG:
+        return DiskFull(
+            f"a file in {where} may not grow so large (a file size limit); nothing half-written was kept: "
+            "type: ulimit -f unlimited, and try again"
+        )
     return DiskFull(
         f"no space left on the disk of {where}; nothing half-written was kept: "
         "free some space, or set SPECQ_CACHE to a folder on another disk, and try again"
@@ -111,10 +120,18 @@ def _remove(folder: Path) -> None:
 def _lock(path: Path) -> Iterator[None]:
     import fcntl
 
-    with path.open("ab") as file:
-        # The lock goes with the file handle, so a killed process never leaves one behind.
-        fcntl.flock(file, fcntl.LOCK_EX)
-        yield
+    while True:
+        with path.open("ab") as file:
+            # The lock goes with the file handle, so a killed process never leaves it held.
+            fcntl.flock(file, fcntl.LOCK_EX)
+            # Who held it before removed the file: then this lock holds nobody back, and the next file counts.
+            if not path.exists() or path.stat().st_ino != os.fstat(file.fileno()).st_ino:
+                continue
+            try:
+                yield
+            finally:
+                path.unlink(missing_ok=True)
+            return
 
 
 def file_sha256(path: Path) -> str:

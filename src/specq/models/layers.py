@@ -5,10 +5,13 @@ The names of the keys are those that transformers' configuration classes write.
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Mapping
 from typing import Any, Literal
 
-LayerKind = Literal["attention", "sliding", "linear", "recurrent"]
+from specq.core.errors import ModelError
+
+LayerKind = Literal["attention", "sliding", "linear", "recurrent", "conv", "none"]
 
 _NAMED: dict[str, LayerKind] = {
     "full_attention": "attention",
@@ -16,7 +19,11 @@ _NAMED: dict[str, LayerKind] = {
     "*": "attention",
     "sliding_attention": "sliding",
     "chunked_attention": "sliding",
+    "hybrid_sliding": "sliding",
     "linear_attention": "linear",
+    "conv": "conv",
+    "moe": "none",
+    "mlp": "none",
 }
 _RECURRENT_MODELS = ("mamba", "mamba2", "falcon_mamba", "rwkv", "xlstm")
 # One layer in so many is a full one, where config.json of older versions does not say so.
@@ -28,9 +35,30 @@ def first(config: Mapping[str, Any], *keys: str) -> Any:
     return next((config[key] for key in keys if config.get(key) is not None), None)
 
 
+def size(config: Mapping[str, Any], *keys: str) -> int:
+    """The first whole number that is set among several names of one size; 0 when none is.
+
+    Raises:
+        ModelError: it is no whole number, or not above 0.
+    """
+    for key in keys:
+        if (value := config.get(key)) is not None:
+            if isinstance(value, bool) or not isinstance(value, int) or value < 1:
+                raise ModelError(
+                    f"config.json: {key} = {json.dumps(value)}: allowed is a whole number above 0; "
+                    "get the config that belongs to the weights"
+                )
+            return value
+    return 0
+
+
 def count(config: Mapping[str, Any]) -> int:
-    """The number of decoder layers; 0 when config.json does not say."""
-    return int(first(config, "num_hidden_layers", "n_layer", "num_layers", "n_layers") or 0)
+    """The number of decoder layers; 0 when config.json does not say.
+
+    Raises:
+        ModelError: it says no whole number above 0.
+    """
+    return size(config, "num_hidden_layers", "n_layer", "num_layers", "n_layers")
 
 
 def window(config: Mapping[str, Any]) -> int | None:
@@ -40,15 +68,16 @@ def window(config: Mapping[str, Any]) -> int | None:
 
 
 def kinds(config: Mapping[str, Any]) -> tuple[LayerKind, ...]:
-    """The kind of each layer: a growing cache, a windowed one, linear attention's state or another recurrent state.
+    """What each layer keeps: a growing cache, a windowed one, a recurrent state, a convolution's inputs, or nothing.
 
-    `layer_types` decides where it is given; else the older keys of each family do.
+    "linear" is the state of linear attention, "recurrent" any other. `layer_types` decides where it is given;
+    else the older keys of each family do.
     """
     layers = count(config)
     listed = first(config, "layer_types", "layers_block_type", "block_types")
     if isinstance(listed, (list, tuple)) and listed:
         # A short list is a pattern that repeats.
-        return tuple(_NAMED.get(str(listed[i % len(listed)]), "recurrent") for i in range(layers))
+        return tuple(_kind(str(listed[i % len(listed)])) for i in range(layers))
     model = str(config.get("model_type"))
     if model in _RECURRENT_MODELS:
         return _mixed(layers, lambda i: False, "recurrent")
@@ -66,6 +95,10 @@ def kinds(config: Mapping[str, Any]) -> tuple[LayerKind, ...]:
         return _mixed(layers, lambda i: (i + 1) % every == 0, "sliding")
     full = int(config.get("max_window_layers") or 0) if "use_sliding_window" in config else 0
     return _mixed(layers, lambda i: i < full, "sliding")
+
+
+def _kind(name: str) -> LayerKind:
+    return _NAMED.get(name, "attention" if name.endswith("_attention") else "recurrent")
 
 
 def _mixed(layers: int, is_full: Callable[[int], bool], other: LayerKind) -> tuple[LayerKind, ...]:

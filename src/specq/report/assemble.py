@@ -8,11 +8,14 @@ from pathlib import Path
 from typing import Any
 
 from specq.core import jsonl
+from specq.core.errors import RunFolderError
 from specq.report import audit as audits
-from specq.report import facts, invariants, speed
+from specq.report import facts, invariants, quantized, speed, targets
 from specq.report.measures import Measure, accepted_histogram, of_arm
+from specq.report.quantized import QuantizedWeights
+from specq.report.recommend import recommend
 from specq.report.runfile import RunFile, load
-from specq.report.verdict import Case, Verdict, decide, recommend
+from specq.report.verdict import Case, Ground, Verdict, decide
 from specq.report.words import interval, ratio
 
 
@@ -22,12 +25,17 @@ class ArmReport:
 
     `faults` make the arm invalid, `flags` are to be read with its numbers. `failed` counts
     samples that raised; they are in no speed. `same_outputs` counts generations with the first
-    baseline's token ids, of how many compared.
+    baseline's token ids, of how many compared. `target` says what the arm changes about the target,
+    None for nothing; `plain` is the id of the arm with the same target and no draft. `no_kernel` says
+    which quantized layers run on no packed kernel and why, "" where none do.
     """
 
     id: str
     label: str
     draft: Mapping[str, Any] | None
+    target: Mapping[str, Any] | None
+    plain: str
+    no_kernel: str
     generations: int
     failed: int
     measures: Mapping[str, Measure]
@@ -42,16 +50,21 @@ class ArmReport:
 
 @dataclass(frozen=True, kw_only=True)
 class Report:
-    """A run's report. `flags` come first wherever it is shown, then `null` (the A/A comparison)."""
+    """A run's report. `flags` come first wherever it is shown, then `null` (the A/A comparison).
+
+    `quantized` holds the models that the run quantized, with their audits.
+    """
 
     run: str
     question: str
     experiment: str
     complete: bool
+    smoke: bool
     flags: tuple[str, ...]
     baseline: str
     null: tuple[Measure, ...]
     workload: tuple[Measure, ...]
+    quantized: tuple[QuantizedWeights, ...]
     arms: tuple[ArmReport, ...]
     recommendation: str
     notes: tuple[str, ...]
@@ -89,13 +102,16 @@ def write(run_dir: Path | str) -> Report:
     """Build the report and write report.json and report.md into the run's folder.
 
     Raises:
-        RunFolderError, RunFailed: as `build`; DiskFull: the files cannot be written.
+        RunFolderError: as `build`, and the folder cannot be written. RunFailed: as `build`. DiskFull: no space.
     """
     from specq.report.markdown import render
 
     report = build(run_dir)
-    jsonl.write_whole(Path(run_dir) / "report.json", report.to_json())
-    jsonl.write_text_whole(Path(run_dir) / "report.md", render(report))
+    try:
+        jsonl.write_whole(Path(run_dir) / "report.json", report.to_json())
+        jsonl.write_text_whole(Path(run_dir) / "report.md", render(report))
+    except RunFolderError as error:
+        raise RunFolderError(f"{error}; to print the report alone type: specq show {run_dir}") from error
     return report
 
 
@@ -119,25 +135,47 @@ def of_run(run: RunFile) -> Report:
                     strata=arm.strata,
                     audit=arm.audit,
                     faults=arm.faults,
+                    shortfall=facts.shortfall(run, arm.id),
+                    changes=targets.changes(arm.measures) if arm.target is not None else "",
+                    caveats=(f"{targets.NO_KERNEL}{arm.no_kernel}",) if arm.no_kernel else (),
                 )
             )
-    objective = str(run.setting("objective", "minimise", default="tpot_s"))
-    processes = len({turn[0] for base in bases for turn in base})
-    audited = bool(run.setting("audit", "enabled", default=True))
-    verdicts = decide(cases, objective, run.setting("floor", default={}), processes, audited=audited)
     null = _null(run, arms)
+    objective = str(run.setting("objective", "minimise", default="tpot_s"))
+    ground = Ground(
+        objective=objective,
+        floor=run.setting("floor", default={}),
+        processes=len({turn[0] for base in bases for turn in base}),
+        audited=bool(run.setting("audit", "enabled", default=True)),
+        smoke=bool(run.setting("smoke", default=False)),
+        complete=not run.missing,
+        shortfalls=tuple(f"{arm}: {short}" for arm in baselines if (short := facts.shortfall(run, arm))),
+        null=next((m for m in null if (m.name == "e2e_speedup") == (objective == "e2e_s")), None),
+        drift=facts.drift_beyond_limit(run),
+    )
+    verdicts = decide(cases, ground)
+    weights = quantized.quantized(run)
     return Report(
         run=run.folder.name,
         question=str(run.info["question"]),
         experiment=str(run.info["experiment"]),
-        complete=not run.missing,
-        flags=(*facts.flags(run), *broken, *_null_flags(null), *_baseline_audits(arms, baselines), *_arm_flags(arms)),
+        complete=ground.complete,
+        smoke=ground.smoke,
+        flags=(
+            *facts.flags(run),
+            *quantized.flags(weights),
+            *_arm_flags(arms),
+            *broken,
+            *_null_flags(null),
+            *_baseline_audits(arms, baselines),
+        ),
         baseline=baseline,
         null=null,
         workload=facts.workload(run, bases),
+        quantized=weights,
         arms=tuple(_with_verdict(arm, verdicts.get(arm.id)) for arm in arms),
-        recommendation=recommend(cases, verdicts, objective, processes),
-        notes=facts.notes(run),
+        recommendation=recommend(cases, verdicts, ground),
+        notes=(*facts.notes(run), *quantized.notes(weights)),
         config=run.info["config"],
         config_sha256=run.info.get("config_sha256"),
         provenance=run.info.get("provenance") or {},
@@ -151,7 +189,7 @@ def _arm(
     own = run.generated[id]
     is_first = id == next(iter(run.baselines), None)
     is_baseline = id in run.baselines
-    found = [*of_arm(list(own.values())), *facts.of_arm(run, id)]
+    found = [*of_arm(list(own.values())), *facts.of_arm(run, id), *targets.measures(run, id)]
     faults = list(_faults(run, id))
     compared = None
     strata: tuple[speed.Stratum, ...] = ()
@@ -160,18 +198,21 @@ def _arm(
         name = f"{run.baselines[0]} alone" if is_baseline else baseline
         compared = speed.compare(against, own)
         found += speed.speed_measures(compared, name)
+        found += [speed.prefill_measure(against, own, name)] if run.target(id) is not None else []
         strata = speed.strata(run, against, own)
     elif not is_first:
         compared = speed.compare([{}], {})
     measures = {measure.name: measure for measure in found}
-    measures |= {measure.name: measure for measure in facts.ceilings(run, measures)}
-    failed = facts.failed(run, id)
-    flags = [f"{failed} samples failed and are in no number"] if failed else []
+    measures |= {measure.name: measure for measure in facts.ceilings(run, id, measures)}
+    short = facts.shortfall(run, id)
+    without = targets.no_kernel(run, id)
+    flags = [f"{short}; they are in no number"] if short else []
+    flags += [f"{targets.NO_KERNEL}{without}"] if without else []
     if compared is not None and compared.dropped and not run.missing:
         flags.append(f"{compared.dropped} turns are left out: an arm has no answer there")
     audit = audits.of_arm(run, id)
     prompts = len({g.prompt for g in own.values()})
-    if audit.status != "missing" and audit.prompts < prompts:
+    if audit.status != "missing" and (audit.status != "changed" or audit.prompts) and audit.prompts < prompts:
         flags.append(f"{audit.prompts} of {prompts} prompts are audited")
     changed, later = invariants.later_answers(own.values(), [prompt for prompt, _ in audit.kinds])
     if changed:
@@ -179,10 +220,13 @@ def _arm(
     first = list(run.generated[run.baselines[0]].values()) if run.baselines else []
     report = ArmReport(
         id=id,
-        label=" + ".join(info.get("levers") or ()) or id,
+        label=run.labels[id],
         draft=info.get("draft"),
+        target=run.target(id),
+        plain=run.plain(id),
+        no_kernel=without,
         generations=len(own),
-        failed=failed,
+        failed=len(facts.failed(run, id)),
         measures=measures,
         strata=strata,
         accepted_histogram=accepted_histogram(own.values()),

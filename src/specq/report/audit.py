@@ -7,6 +7,9 @@ diverged, for a cache that is off by one hides among ties; so does a text that a
 baseline's as far as both go but is shorter or longer. Above temperature 0 the surprise of the
 arm's text, its step count and its early tokens are tested against their exact laws. An audit that
 broke is no audit: its arm's status is "missing", and the reason stands with it.
+
+A draft is held against the plain arm of its own target, the baseline or a changed one. An arm that changes
+the target is not lossless by right: its status is "changed", with the audit against its plain arm passed.
 """
 
 from __future__ import annotations
@@ -18,7 +21,7 @@ from typing import Literal
 
 import numpy as np
 
-from specq.core.records import Audited, Failed, FirstTokens, GapNoise, Sampled
+from specq.core.records import AUDIT, Audited, Divergence, Failed, FirstTokens, GapNoise, Sampled
 from specq.report.runfile import RunFile
 from specq.stats.counts import fisher_more, g_test, tv_upper
 
@@ -30,10 +33,9 @@ FIRST_TOKEN_P = 1e-4
 # A law below this is no law but what rounding leaves of a token that truncation cut.
 EDGE = 1e-6
 EDGE_SHARE, EDGE_DRAWS = 0.02, 2
-# How the error of an audit that broke begins, in Failed records.
-BROKEN = "audit "
 
-Status = Literal["passed", "failed", "missing"]
+BASELINE = "the baseline"
+Status = Literal["passed", "failed", "missing", "changed"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -56,12 +58,14 @@ class Audit:
 
     `kinds` maps a prompt to identical, tie or diverged. `gap_limit` is the largest gap in logits
     that passes for a tie. `ties` and `positions` are the arm's, `noise_ties` and
-    `noise_positions` the baseline's against itself; `more_ties_p` compares them.
+    `noise_positions` the plain arm's against itself; `more_ties_p` compares them.
     `seen_above` is the share of faulty prompts that would have shown up in 95 of 100 audits of
-    this size.
+    this size. `against` names the plain arm of a changed target whose outputs the arm must have; "" stands
+    for the baseline, or for an arm that is such a plain arm itself.
     """
 
     status: Status
+    against: str = ""
     reasons: tuple[str, ...] = ()
     prompts: int = 0
     positions: int = 0
@@ -83,68 +87,88 @@ class Audit:
 
     def sentence(self) -> str:
         """The outcome in one clause."""
+        because = f" ({'; '.join(self.reasons)})" if self.reasons else ""
+        against = f" against {self.against}" if self.against else ""
         if self.status == "failed":
-            return "the audit failed: " + "; ".join(self.reasons)
+            return f"the audit{against} failed: " + "; ".join(self.reasons)
         if self.status == "missing":
-            return "outputs were not audited" + (f" ({'; '.join(self.reasons)})" if self.reasons else "")
+            return f"outputs were not audited{against}{because}"
+        if self.status == "changed" and not self.against:
+            return f"its target is changed, so its outputs are not held to the baseline's{because}"
+        return (
+            f"outputs are those of {self.against}: {self._found()}"
+            if self.against
+            else f"audit passed ({self._found()})"
+        )
+
+    def _found(self) -> str:
         if self.kinds:
             ties = self.count("tie")
-            return f"outputs untouched ({self.count('identical')} identical, {ties} tie{'' if ties == 1 else 's'})"
+            same = f"{self.count('identical')} of {len(self.kinds)} texts identical"
+            differ = f", {ties} differ{'s' if ties == 1 else ''} from a rounding tie on" if ties else ""
+            return f"{same}{differ}"
         parts = [f"surprise z = {self.surprise_z:+.1f}", f"steps z = {self.steps_z:+.1f}"]
         if self.first_tokens:
             parts.append(f"first tokens within {max(test.tv_upper for test in self.first_tokens):.2f} of it")
-        return f"outputs follow the target's law ({', '.join(parts)})"
+        return f"no departure from the target's law seen: {', '.join(parts)}"
 
 
 def of_arm(run: RunFile, arm: str) -> Audit:
     """The audit of one arm by the run's temperature."""
-    broken = _broken(run, arm)
+    plain, changed = run.plain(arm), run.target(arm) is not None
+    itself = run.labels.get(plain, plain) if changed else BASELINE
+    broken = _broken(run, arm, plain)
     if run.greedy:
-        base = run.generated.get(run.baselines[0], {}) if run.baselines else {}
         # The audit takes the answers of the first process and repeat.
-        lengths = {prompt: g.new_tokens for (process, prompt, repeat), g in base.items() if process == repeat == 0}
-        noise = run.of(GapNoise)
-        if broken and not noise:
-            # Without any noise every tie would pass for a divergence.
-            return Audit(status="missing", reasons=broken)
-        found = greedy([record for record in run.of(Audited) if record.arm == arm], noise, lengths)
+        answers = run.generated.get(plain, {}).items()
+        lengths = {prompt: g.new_tokens for (process, prompt, repeat), g in answers if process == repeat == 0}
+        noise = [record for record in run.of(GapNoise) if record.arm == plain]
+        # Without any noise every tie would pass for a divergence.
+        scored = [] if broken and not noise else [record for record in run.of(Audited) if record.arm == arm]
+        found = greedy(scored, noise, lengths, itself)
     else:
-        scored = run.of(Sampled)
-        baseline = [record for record in scored if record.arm in run.baselines[:1]]
-        mine = [record for record in scored if record.arm == arm]
-        found = sampled(mine, [record for record in run.of(FirstTokens) if record.arm == arm], baseline)
-    return replace(found, status="missing", reasons=broken) if broken and found.status != "failed" else found
+        baseline = [record for record in run.of(Sampled) if record.arm == plain]
+        mine = [record for record in run.of(Sampled) if record.arm == arm]
+        found = sampled(mine, [record for record in run.of(FirstTokens) if record.arm == arm], baseline, itself)
+    if broken and found.status != "failed":
+        found = replace(found, status="missing", reasons=broken)
+    if not changed:
+        return found
+    # A plain arm of a changed target has nothing to be lossless against, so it lacks nothing either.
+    by_right = found.status == "passed" or (found.status == "missing" and plain == arm)
+    against = "" if plain == arm else itself
+    return replace(found, status="changed" if by_right else found.status, against=against)
 
 
-def _broken(run: RunFile, arm: str) -> tuple[str, ...]:
+def _broken(run: RunFile, arm: str, plain: str) -> tuple[str, ...]:
     """Audits of an arm that raised, and those of the noise it is held against; none that a resume made good."""
-    first = next(iter(run.baselines), "")
     made = {
-        (type(r).__name__, getattr(r, "arm", first), r.prompt, getattr(r, "repeat", 0))
+        (type(r).__name__, r.arm, r.prompt, getattr(r, "repeat", 0))
         for r in run.records
-        if isinstance(r, GapNoise | Audited | Sampled | FirstTokens)
+        if isinstance(r, GapNoise | Audited | Sampled | FirstTokens | Divergence)
     }
     kinds: dict[str, list[Failed]] = {}
     for record in run.of(Failed):
-        kind = record.error.removeprefix(BROKEN).split(":")[0]
-        mine = record.arm == arm or kind == GapNoise.__name__
-        if mine and is_audit(record) and (kind, record.arm, record.prompt, record.repeat) not in made:
-            kinds.setdefault(record.error.removeprefix(BROKEN), []).append(record)
+        kind = record.error.removeprefix(AUDIT).split(":")[0]
+        mine = record.arm == arm or (kind == GapNoise.__name__ and record.arm == plain)
+        if mine and record.of_audit and (kind, record.arm, record.prompt, record.repeat) not in made:
+            kinds.setdefault(record.error.removeprefix(AUDIT), []).append(record)
     return tuple(
         f"the audit broke {len(group)} times, first on prompt {group[0].prompt}: {error}: {group[0].message}"
         for error, group in kinds.items()
     )
 
 
-def is_audit(record: Failed) -> bool:
-    """Whether an audit raised, not a sample."""
-    return record.error.startswith(BROKEN)
-
-
-def greedy(audited: Sequence[Audited], noise: Sequence[GapNoise], lengths: Mapping[str, int] | None = None) -> Audit:
+def greedy(
+    audited: Sequence[Audited],
+    noise: Sequence[GapNoise],
+    lengths: Mapping[str, int] | None = None,
+    itself: str = BASELINE,
+) -> Audit:
     """The audit at temperature 0; without measured noise no gap passes for a tie.
 
-    `lengths` are the new tokens of the baseline's answer to each prompt.
+    `lengths` are the new tokens of the plain arm's answer to each prompt; `noise` and the name `itself` are
+    that arm's.
     """
     if not audited:
         return Audit(status="missing")
@@ -166,7 +190,7 @@ def greedy(audited: Sequence[Audited], noise: Sequence[GapNoise], lengths: Mappi
     if p is not None and p < MORE_TIES_P:
         kinds = [(prompt, "diverged" if kind == "tie" else kind) for prompt, kind in kinds]
         reasons.append(
-            f"{ties} ties in {positions} positions, the baseline against itself has {noise_ties} in {noise_positions} "
+            f"{ties} ties in {positions} positions, {itself} against itself has {noise_ties} in {noise_positions} "
             f"(p = {p:.2g}): as a cache that is off by one looks"
         )
     return Audit(
@@ -185,8 +209,16 @@ def greedy(audited: Sequence[Audited], noise: Sequence[GapNoise], lengths: Mappi
     )
 
 
-def sampled(scored: Sequence[Sampled], first: Sequence[FirstTokens], baseline: Sequence[Sampled] = ()) -> Audit:
-    """The audit above temperature 0; `baseline` shows how many tokens rounding alone puts outside the law."""
+def sampled(
+    scored: Sequence[Sampled],
+    first: Sequence[FirstTokens],
+    baseline: Sequence[Sampled] = (),
+    itself: str = BASELINE,
+) -> Audit:
+    """The audit above temperature 0.
+
+    `baseline` is the text of the plain arm `itself`: it shows how many tokens rounding alone puts outside the law.
+    """
     if not scored:
         return Audit(status="missing")
     surprise_z = _z(sum(r.surprise for r in scored), sum(r.surprise_variance for r in scored))
@@ -205,7 +237,7 @@ def sampled(scored: Sequence[Sampled], first: Sequence[FirstTokens], baseline: S
     of = sum(r.positions for r in baseline) or positions
     if (p := fisher_more(outside, positions, rounded, of)) < MORE_TIES_P:
         reasons.append(
-            f"{outside} of {positions} tokens have no probability under the target, of the baseline's {rounded} "
+            f"{outside} of {positions} tokens have no probability under the target, of {itself}'s {rounded} "
             f"of {of} (p = {p:.2g})"
         )
     reasons += [

@@ -7,10 +7,10 @@ import statistics
 from collections.abc import Mapping, Sequence
 
 from specq.core.records import Canary, Failed, Generated, LoadedModel, Machine, Memory, Note, WorkerDied
-from specq.report.audit import is_audit
 from specq.report.measures import Measure
 from specq.report.runfile import RunFile
 from specq.report.speed import Arm
+from specq.report.targets import loaded
 from specq.report.words import number, share
 
 DRIFT_LIMIT = 0.15
@@ -65,6 +65,18 @@ def workload(run: RunFile, bases: Sequence[Arm]) -> tuple[Measure, ...]:
         found.append(
             Measure(name="bandwidth_bytes_per_s", unit="bytes/s", value=bandwidth, n=n, note="measured; n = processes")
         )
+        for tail, pick in (("min", min), ("max", max)):
+            ends = [getattr(machine, f"bandwidth_{tail}_bytes_per_s") for machine in run.of(Machine)]
+            if None not in ends:
+                found.append(
+                    Measure(
+                        name=f"bandwidth_bytes_per_s.{tail}",
+                        unit="bytes/s",
+                        value=pick(ends),
+                        n=n,
+                        note="of all tries; n = processes",
+                    )
+                )
         if target is not None and target.bytes_per_token > 0:
             found += [
                 Measure(name="bytes_per_token", unit="bytes", value=float(target.bytes_per_token), n=1),
@@ -80,13 +92,13 @@ def workload(run: RunFile, bases: Sequence[Arm]) -> tuple[Measure, ...]:
     return (*found, drifted) if drifted is not None else tuple(found)
 
 
-def ceilings(run: RunFile, measures: Mapping[str, Measure]) -> tuple[Measure, ...]:
-    """ceiling_share: target passes a second over what bandwidth allows.
+def ceilings(run: RunFile, arm: str, measures: Mapping[str, Measure]) -> tuple[Measure, ...]:
+    """ceiling_share: target passes a second over what bandwidth allows for the arm's own target.
 
     A pass of several rows reads the weights once, so passes are what the ceiling bounds; for
     plain decoding passes are tokens. A draft's own bytes are not counted.
     """
-    target, bandwidth = _target(run), _bandwidth(run)
+    target, bandwidth = loaded(run, arm), _bandwidth(run)
     rate, tokens = measures.get("decode_tokens_per_s"), measures.get("tokens_per_step")
     if target is None or bandwidth is None or target.bytes_per_token <= 0:
         return ()
@@ -106,6 +118,17 @@ def drift(run: RunFile) -> Measure | None:
     return Measure(name="canary_drift", unit="share", value=value, n=len(times), note="n = canary readings")
 
 
+def drift_limit(run: RunFile) -> float:
+    """How far the canary may drift, as a share of its median."""
+    return float(run.setting("canary", "drift_limit", default=DRIFT_LIMIT))
+
+
+def drift_beyond_limit(run: RunFile) -> float | None:
+    """The drift of the canary where it is beyond its limit; else None."""
+    drifted = drift(run)
+    return drifted.value if drifted is not None and (drifted.value or 0.0) > drift_limit(run) else None
+
+
 def of_arm(run: RunFile, arm: str) -> tuple[Measure, ...]:
     """Peak memory of an arm in a process of its own, when it was measured."""
     peaks = [record for record in run.of(Memory) if record.arm == arm]
@@ -116,14 +139,37 @@ def of_arm(run: RunFile, arm: str) -> tuple[Measure, ...]:
     return (Measure(name="peak_bytes", unit="bytes", value=float(peak.peak_bytes), n=len(peaks), note=note),)
 
 
-def failed(run: RunFile, arm: str) -> int:
-    """Samples of an arm that raised; an audit that raised is no sample."""
-    return sum(record.arm == arm and not is_audit(record) for record in run.of(Failed))
+def failed(run: RunFile, arm: str) -> list[Failed]:
+    """Samples of an arm that raised and have no answer since; an audit that raised is no sample."""
+    found = {
+        (record.process, record.prompt, record.repeat): record
+        for record in run.of(Failed)
+        if record.arm == arm and not record.of_audit
+    }
+    return [record for turn, record in found.items() if turn not in run.generated.get(arm, {})]
+
+
+def shortfall(run: RunFile, arm: str) -> str | None:
+    """How many samples of an arm failed, or are missing from a complete run, None for none; the notes hold why."""
+    broke, asked = failed(run, arm), len(run.info["prompts"])
+    asked *= int(run.setting("workload", "repeats", default=1)) * int(run.setting("workload", "processes", default=1))
+    lacking = 0 if run.missing else max(asked - len(run.generated.get(arm, {})) - len(broke), 0)
+    found = []
+    if broke:
+        found.append(f"{len(broke)} of {asked} samples failed, first on prompt {broke[0].prompt} with {broke[0].error}")
+    if lacking:
+        found.append(f"{lacking} of {asked} samples {'were not run' if broke else 'are not in the records'}")
+    return "; ".join(found) or None
 
 
 def flags(run: RunFile) -> list[str]:
-    """What must be read before any number: unfinished, torn, dead workers, drift, doubled records."""
+    """What must be read before any number: smoke, unfinished, torn, dead workers, drift, doubled records."""
     found = []
+    if run.setting("smoke", default=False):
+        found.append(
+            f"SMOKE RUN: {len(run.info['prompts'])} prompts, one turn. It shows that all works; "
+            "its numbers are no findings"
+        )
     if run.missing:
         found.append(f"UNFINISHED: {'; '.join(run.missing)}. To go on type: specq run --resume {run.folder}")
     found += [f"{name} ends in a torn line: {size} bytes were left out" for name, size in run.torn.items()]
@@ -131,10 +177,12 @@ def flags(run: RunFile) -> list[str]:
         f"a worker died (process {died.process}, {died.task}, exit {died.exit_code}): {died.message}"
         for died in run.of(WorkerDied)
     ]
-    limit = float(run.setting("canary", "drift_limit", default=DRIFT_LIMIT))
-    drifted = drift(run)
-    if drifted is not None and (drifted.value or 0.0) > limit:
-        found.append(f"the machine drifted: the canary's time moved by {share(drifted.value)}, limit {share(limit)}")
+    beyond = drift_beyond_limit(run)
+    if beyond is not None:
+        found.append(
+            f"the machine drifted: the canary's time moved by {share(beyond)}, limit {share(drift_limit(run))}; "
+            "run again on a quiet machine before you rely on a speed"
+        )
     doubled = len(run.of(Generated)) - sum(map(len, run.generated.values()))
     if doubled:
         found.append(f"{doubled} generations are recorded twice; the first of each counts")
@@ -144,7 +192,9 @@ def flags(run: RunFile) -> list[str]:
 def notes(run: RunFile) -> tuple[str, ...]:
     """Notes of run.json, of the models and of the workers, each once; then each kind of failure."""
     listed = [str(note) for key in ("model_notes", "notes") for note in run.info.get(key) or ()]
-    listed += [f"{model.name}: {note}" for model in run.of(LoadedModel) for note in model.notes if note not in listed]
+    for model in run.of(LoadedModel):
+        if new := [note for note in model.notes if note not in listed]:
+            listed.append(f"{model.name}: {'; '.join(new)}")
     listed += [note.text for note in run.of(Note)]
     kinds: dict[tuple[str, str], list[Failed]] = {}
     for record in run.of(Failed):

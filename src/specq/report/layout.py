@@ -5,24 +5,13 @@ Text here is not escaped; whoever renders it does that.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
 
+from specq.report import layout_draft, layout_outputs, targets
 from specq.report.assemble import ArmReport, Report
-from specq.report.measures import PARTS, Measure
+from specq.report.measures import Measure
+from specq.report.section import Section, measured, table
 from specq.report.words import NOTHING, interval, milliseconds, number, ratio, share, size
-
-POSITIONS_SHOWN = 8
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Section:
-    """A heading, lines of text and a table; the first column is text, the others are numbers."""
-
-    title: str
-    lines: tuple[str, ...] = ()
-    columns: tuple[str, ...] = ()
-    rows: tuple[tuple[str, ...], ...] = ()
 
 
 def sections(report: Report) -> tuple[Section, ...]:
@@ -35,12 +24,14 @@ def sections(report: Report) -> tuple[Section, ...]:
         _speed(report),
         _spread(report),
         _latency(report.arms),
-        _draft(drafted),
-        _positions(drafted),
-        _steps(report.arms),
+        layout_draft.draft(drafted),
+        layout_draft.positions(drafted),
+        layout_draft.steps(report.arms),
         _strata(report.arms),
         _cost(report.arms),
-        _audit(report),
+        layout_outputs.quantized_weights(report),
+        layout_outputs.changed(report.arms),
+        layout_outputs.audit(report),
         Section(
             title="Verdicts",
             lines=tuple(
@@ -54,8 +45,10 @@ def sections(report: Report) -> tuple[Section, ...]:
 
 
 def heading(report: Report) -> tuple[str, ...]:
-    """The lines above all sections: question, run and state."""
-    state = "complete" if report.complete else "UNFINISHED"
+    """The lines above all sections: question, run and state, with the arms that failed on samples."""
+    state = ("complete" if report.complete else "UNFINISHED") + (", SMOKE RUN" if report.smoke else "")
+    if failed := [f"{arm.label} ({arm.failed})" for arm in report.arms if arm.failed]:
+        state += f", WITH FAILED SAMPLES: {', '.join(failed)}"
     return (report.question, f"{report.experiment} / {report.run}, {state}", f"Baseline: {report.baseline}")
 
 
@@ -63,7 +56,12 @@ def _null(report: Report) -> Section:
     rows = tuple((m.name, ratio(m.value), interval(m), str(m.n)) for m in report.null)
     return Section(
         title="No difference looks like this here (A/A)",
-        lines=("One baseline against the other; arms are held against both together.",) if rows else (),
+        lines=(
+            "The same plain decoding twice, baseline#2 against baseline#1: a speedup inside this range is noise. "
+            "Arms are compared with both together.",
+        )
+        if rows
+        else (),
         columns=("", "ratio", "95 % interval", "prompts"),
         rows=rows,
     )
@@ -76,107 +74,93 @@ def _limits(report: Report) -> Section:
         lines.append(
             f"{known['prompts'].n} prompts, {number(known['prompt_to_output'].value)} prompt tokens per new token. "
             f"Prefill is {share(known['prefill_share'].value)} of the baseline's time, so no decode lever can make a "
-            f"request more than {ratio(known['e2e_speedup_limit'].value)} times as fast end to end."
+            f"request more than {number(known['e2e_speedup_limit'].value)} times as fast end to end."
         )
     if "ceiling_tokens_per_s" in known:
         lines.append(
             f"Ceiling: a target pass reads {number((known['bytes_per_token'].value or 0) / 1e6)} MB at "
-            f"{number((known['bandwidth_bytes_per_s'].value or 0) / 1e9)} GB/s measured here, so at most "
-            f"{number(known['ceiling_tokens_per_s'].value)} passes a second; plain decoding gets one token a pass."
+            f"{_bandwidth(known)} measured here, so at most {number(known['ceiling_tokens_per_s'].value)} passes "
+            "a second; plain decoding gets one token a pass."
         )
+    for arm in report.arms:
+        bytes_read = measured(arm, "bytes_per_token").value
+        if bytes_read and arm.plain == arm.id:
+            passes = number((known["bandwidth_bytes_per_s"].value or 0) / bytes_read)
+            lines.append(f"{arm.label} reads {number(bytes_read / 1e6)} MB a pass: at most {passes} passes a second.")
     if "canary_drift" in known:
-        lines.append(f"Drift of the canary over the run: {share(known['canary_drift'].value)}.")
+        lines.append(
+            f"Drift: {share(known['canary_drift'].value)} between the fastest and the slowest time of the canary, "
+            "a prompt that is repeated through the run."
+        )
     return Section(title="Limits", lines=tuple(lines))
+
+
+def _bandwidth(known: Mapping[str, Measure]) -> str:
+    """The bandwidth in GB/s, with the slowest and the fastest try where they were kept."""
+    middle, *ends = (
+        number((known[name].value or 0) / 1e9)
+        for name in ("bandwidth_bytes_per_s", "bandwidth_bytes_per_s.min", "bandwidth_bytes_per_s.max")
+        if name in known
+    )
+    return f"{middle} GB/s" + (f" (tries: {' to '.join(ends)})" if ends else "")
 
 
 def _speed(report: Report) -> Section:
     def row(arm: ArmReport) -> tuple[str, ...]:
-        speed, e2e = _get(arm, "speedup"), _get(arm, "e2e_speedup")
+        speed, e2e = measured(arm, "speedup"), measured(arm, "e2e_speedup")
         return (
-            arm.label,
+            _timed(arm),
             ratio(speed.value),
             interval(speed),
             ratio(e2e.value),
             interval(e2e),
-            number(_get(arm, "decode_tokens_per_s").value),
-            share(_get(arm, "ceiling_share").value),
+            *([_times(measured(arm, "prefill_speedup"))] if prefill else []),
+            number(measured(arm, "decode_tokens_per_s").value),
+            share(measured(arm, "ceiling_share").value),
         )
 
-    columns = ("arm", "speedup", "95 % interval", "e2e_speedup", "95 % interval", "tokens/s", "of ceiling")
-    lines = ("Pooled over prompts: above 1 is faster. The twin is compared with the first baseline alone.",)
-    return _table("Speed", columns, map(row, _ran(report.arms)), lines)
+    arms = _ran(report.arms)
+    prefill = any("prefill_speedup" in arm.measures for arm in arms)
+    before = ("arm", "speedup", "95 % interval", "e2e_speedup", "95 % interval")
+    columns = (*before, *(["prefill"] if prefill else []), "tokens/s", "of ceiling")
+    lines = [
+        "Pooled over prompts; above 1 is faster. baseline#2 is compared with baseline#1 alone. tokens/s: after the "
+        "first token. of ceiling: target passes a second, of those that the memory bandwidth allows.",
+    ]
+    if prefill:
+        lines.append("prefill: the same ratio of the time to the first token; below 1x a quantized prefill is slower.")
+    lines += [f"* {arm.label}: {targets.NO_KERNEL}{arm.no_kernel}." for arm in arms if arm.no_kernel]
+    return table("Speed", columns, map(row, arms), lines)
 
 
 def _spread(report: Report) -> Section:
     def row(arm: ArmReport) -> tuple[str, ...]:
-        mean = _get(arm, "speedup_per_prompt")
-        five = (ratio(_get(arm, f"speedup_per_prompt.{q}").value) for q in ("min", "q1", "median", "q3", "max"))
-        slower = _get(arm, "slower_share")
-        return (arm.label, ratio(mean.value), interval(mean), *five, share(slower.value), str(slower.n))
+        mean = measured(arm, "speedup_per_prompt")
+        five = (ratio(measured(arm, f"speedup_per_prompt.{q}").value) for q in ("min", "q1", "median", "q3", "max"))
+        slower = measured(arm, "slower_share")
+        return (_timed(arm), ratio(mean.value), interval(mean), *five, share(slower.value), str(slower.n))
 
     columns = ("arm", "mean", "95 % interval", "min", "q1", "median", "q3", "max", "slower", "prompts")
     arms = [arm for arm in _ran(report.arms) if "speedup_per_prompt" in arm.measures]
     lines = ("Each prompt's own ratio; the mean is geometric. slower: share of prompts made slower.",)
-    return _table("Speedup over prompts", columns, map(row, arms), lines)
+    return table("Speedup over prompts", columns, map(row, arms), lines)
 
 
 def _latency(arms: Sequence[ArmReport]) -> Section:
     rows = []
     for arm in _ran(arms):
         for name in ("ttft_s", "tpot_s", "e2e_s"):
-            tails = [_get(arm, f"{name}.{tail}") for tail in ("p50", "p95", "p99")]
-            shown = [milliseconds(m.value) for m in (_get(arm, name), *tails)]
-            rows.append((f"{arm.label} {name}", *shown, str(tails[0].n)))
+            tails = [measured(arm, f"{name}.{tail}") for tail in ("p50", "p95", "p99")]
+            shown = [milliseconds(m.value) for m in (measured(arm, name), *tails)]
+            rows.append((f"{_timed(arm)} {name}", *shown, str(tails[0].n)))
     lines = ("Milliseconds. p95 needs 20 generations and p99 100; tpot_s is pooled, the others are means.",)
-    return _table("Latency", ("arm", "mean", "p50", "p95", "p99", "generations"), rows, lines)
-
-
-def _draft(arms: Sequence[ArmReport]) -> Section:
-    def row(arm: ArmReport) -> tuple[str, ...]:
-        names = ("tokens_per_step", "draft_acceptance", "target_rows_per_token", "draft_tokens_per_token")
-        tokens = _get(arm, "tokens_per_step")
-        first, *others = (ratio(_get(arm, name).value) for name in names)
-        return (arm.label, first, interval(tokens), *others)
-
-    columns = ("arm", "tokens_per_step", "95 % interval", "draft_acceptance", "rows/token", "drafted/token")
-    lines = ("rows/token: target rows computed for each token emitted; drafted/token: tokens proposed for each.",)
-    return _table("Draft", columns, map(row, arms), lines)
-
-
-def _positions(arms: Sequence[ArmReport]) -> Section:
-    # An arm that never proposed has no places; its row of dashes says so.
-    longest = max((1, *(sum(name.startswith("survival[") for name in arm.measures) for arm in arms)))
-    shown = list(range(1, longest + 1))
-    if longest > POSITIONS_SHOWN:
-        shown = [*shown[: POSITIONS_SHOWN - 1], longest]
-    rows = []
-    for arm in arms:
-        for name in ("survival", "conditional_acceptance"):
-            cells = (ratio(_get(arm, f"{name}[{j}]").value) for j in shown)
-            rows.append((f"{arm.label} {name}", *cells))
-    lines = ("By place in the proposal; a step that proposed fewer does not survive, and conditional leaves it out.",)
-    return _table("Acceptance by place", ("arm", *map(str, shown)), rows, lines)
-
-
-def _steps(arms: Sequence[ArmReport]) -> Section:
-    parts = (*PARTS, "outside")
-
-    def row(arm: ArmReport) -> tuple[str, ...]:
-        cells = (
-            f"{milliseconds(_get(arm, f'step_{part}_s').value)} ({share(_get(arm, f'step_{part}_share').value)})"
-            for part in parts
-        )
-        return (arm.label, *cells)
-
-    with_steps = [arm for arm in arms if "step_verify_s" in arm.measures]
-    lines = ("Milliseconds a step and share of decode time; outside: decode time that no step was billed for.",)
-    return _table("Where a step's time goes", ("arm", *parts), map(row, with_steps), lines)
+    return table("Latency", ("arm", "mean", "p50", "p95", "p99", "generations"), rows, lines)
 
 
 def _strata(arms: Sequence[ArmReport]) -> Section:
     rows = [
         (
-            f"{arm.label} on {stratum.tag}",
+            f"{_timed(arm)} on {stratum.tag}",
             ratio(stratum.speedup.value),
             interval(stratum.speedup),
             ratio(stratum.tokens_per_step),
@@ -188,54 +172,48 @@ def _strata(arms: Sequence[ArmReport]) -> Section:
         for stratum in arm.strata
     ]
     columns = ("arm", "speedup", "95 % interval", "tokens_per_step", "draft_acceptance", "prompts")
-    return _table("By tag", columns, rows)
+    return table("By tag", columns, rows)
 
 
 def _cost(arms: Sequence[ArmReport]) -> Section:
     def row(arm: ArmReport) -> tuple[str, ...]:
         return (
             arm.label,
-            number(_get(arm, "device_s_per_answer").value),
-            size(_get(arm, "peak_bytes").value),
-            share(_get(arm, "repeated_share").value),
-            f"{_get(arm, 'past_stop_tokens').value or 0:.0f}",
+            number(measured(arm, "device_s_per_answer").value),
+            *([_held(arm)] if changed else []),
+            size(measured(arm, "peak_bytes").value),
+            share(measured(arm, "repeated_share").value),
+            f"{measured(arm, 'past_stop_tokens').value or 0:.0f}",
             str(arm.generations),
             str(arm.failed),
         )
 
-    columns = ("arm", "device s/answer", "peak memory", "repeated", "past stop", "answers", "failed")
-    lines = ("repeated: 4-grams of the output seen before in it, which flatter a draft; past stop: tokens.",)
-    return _table("Cost and care", columns, map(row, arms), lines)
-
-
-def _audit(report: Report) -> Section:
-    rows = []
-    lines: list[str] = []
-    for arm in report.arms[1:]:
-        audit = arm.audit
-        same, of = arm.same_outputs
-        counts = [str(audit.count(kind)) if audit.kinds else NOTHING for kind in ("identical", "tie", "diverged")]
-        z = [NOTHING if value is None else f"{value:+.1f}" for value in (audit.surprise_z, audit.steps_z)]
-        rows.append((arm.label, audit.status, *counts, *z, str(audit.positions), f"{same} of {of}"))
-        if audit.gap_limit is not None and not lines:
-            lines.append(
-                f"A gap of at most {number(audit.gap_limit)} logits is a tie; the baseline against itself has "
-                f"{audit.noise_ties} in {audit.noise_positions} positions."
-            )
-        if audit.seen_above is not None and len(lines) == 1:
-            lines.append(f"A fault on more than {share(audit.seen_above)} of prompts would have shown (95 %).")
-    columns = ("arm", "audit", "identical", "tie", "diverged", "surprise z", "steps z", "positions", "same ids")
-    return _table("Lossless audit", columns, rows, lines)
-
-
-def _table(title: str, columns: tuple[str, ...], rows: Iterable[tuple[str, ...]], lines: Sequence[str] = ()) -> Section:
-    listed = tuple(rows)
-    return Section(title=title, lines=tuple(lines) if listed else (), columns=columns, rows=listed)
+    changed = any(arm.target is not None for arm in arms)
+    held = ["weights held"] if changed else []
+    columns = ("arm", "device s/answer", *held, "peak memory", "repeated", "past stop", "answers", "failed")
+    lines = ["repeated: 4-grams of the output seen before in it, which flatter a draft; past stop: tokens."]
+    if any(measured(arm, "weight_bytes").note == targets.BOTH for arm in arms):
+        lines.append(
+            "both: packed weights and a dense copy that takes passes of many rows over, so memory of both; "
+            'prefill = "packed" keeps the packed weights alone.'
+        )
+    return table("Cost and care", columns, map(row, arms), lines)
 
 
 def _ran(arms: Sequence[ArmReport]) -> list[ArmReport]:
     return [arm for arm in arms if arm.generations]
 
 
-def _get(arm: ArmReport, name: str) -> Measure:
-    return arm.measures.get(name, Measure(name=name, unit="", value=None))
+def _timed(arm: ArmReport) -> str:
+    """The arm beside a speed of its own, marked where its quantized layers run on no packed kernel."""
+    return f"{arm.label} *" if arm.no_kernel else arm.label
+
+
+def _times(ratio_measured: Measure) -> str:
+    return NOTHING if ratio_measured.value is None else f"{ratio_measured.value:.2f}x"
+
+
+def _held(arm: ArmReport) -> str:
+    """Bytes of the weights of an arm's target."""
+    held = measured(arm, "weight_bytes")
+    return size(held.value) + (" (both)" if held.note == targets.BOTH else "")

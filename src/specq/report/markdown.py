@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from specq.report.assemble import Report
-from specq.report.layout import Section, heading, sections
+from specq.report.layout import heading, sections
+from specq.report.section import Section
 from specq.report.words import markdown
 
 

@@ -54,6 +54,7 @@ def of_arm(generations: Sequence[Generated]) -> tuple[Measure, ...]:
         *_latency("e2e_s", [g.e2e_s for g in generations], sums),
         sums.ratio("device_s_per_answer", "s", lambda g: g.e2e_s, lambda g: 1, "one request at a time on the device"),
         *_step_times(generations),
+        *_cache_share(generations),
         sums.ratio("repeated_share", "share", lambda g: g.repeated_share, lambda g: 1, "4-grams seen before", top=1.0),
         Measure(
             name="past_stop_tokens",
@@ -172,6 +173,16 @@ def _latency(name: str, values: Sequence[float], sums: _Sums) -> list[Measure]:
         for tail, value in percentiles(values).items()
     ]
     return [head, *tails]
+
+
+def _cache_share(generations: Sequence[Generated]) -> list[Measure]:
+    """What attention read from a quantized cache, of the keys and values it read; nothing without such a cache."""
+    known = [g for g in generations if g.cache_share is not None]
+    if not known:
+        return []
+    note = "of the keys and values that attention read"
+    mean = _Sums(known).mean(lambda g: g.cache_share or 0.0)
+    return [from_interval("quantized_cache_share", "share", mean, note, top=1.0)]
 
 
 def _step_times(generations: Sequence[Generated]) -> list[Measure]:

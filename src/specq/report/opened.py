@@ -8,7 +8,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from specq.core.records import Record
+from specq.core.records import Record, StepRow
 from specq.report.assemble import Report, of_run
 from specq.report.measures import Measure
 from specq.report.runfile import RunFile, load
@@ -16,7 +16,6 @@ from specq.report.runfile import RunFile, load
 if TYPE_CHECKING:
     import pandas as pd
 
-STEP = ("context", "proposed", "accepted", "emitted", "draft_s", "verify_s", "sample_s", "rest_s")
 TURN = ("process", "arm", "prompt", "repeat")
 FLAT = (
     "order",
@@ -28,6 +27,7 @@ FLAT = (
     "rule",
     "past_stop",
     "repeated_share",
+    "cache_share",
     "prompt_sha256",
     "output_sha256",
 )
@@ -93,7 +93,7 @@ class Run:
             for g in turns.values()
             for number, step in enumerate(g.steps, start=1)
         ]
-        return pd.DataFrame(rows, columns=[*TURN, "step", *STEP])
+        return pd.DataFrame(rows, columns=[*TURN, "step", *StepRow._fields])
 
     @cached_property
     def measures_frame(self) -> pd.DataFrame:
@@ -113,7 +113,6 @@ def open_run(path: Path | str) -> Run:
     """Open a run's folder, finished or not.
 
     Raises:
-        RunFolderError: not a run's folder.
-        RunFailed: its records are broken before their last line.
+        RunFolderError: not a run's folder, or its files are damaged.
     """
     return Run(file=load(path))

@@ -2,28 +2,25 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from functools import cached_property
 from pathlib import Path
 from typing import Any, TypeVar
 
-from specq.core import jsonl
-from specq.core.errors import RunFolderError
-from specq.core.records import Done, Generated, Record, from_json
+from specq.core.records import Done, Failed, Generated, Record, failed_arms
+from specq.run import folder as run_folder
 
 R = TypeVar("R", bound=Record)
 Turn = tuple[int, str, int]
-NEEDED = ("experiment", "question", "config", "arms", "prompts")
 
 
 @dataclass(frozen=True, kw_only=True)
 class RunFile:
     """One run as it lies on disk.
 
-    `info` is run.json; `torn` maps a file's name to the bytes of its torn last line; `done`
-    tells whether done.json stands.
+    `info` is run.json; `torn` maps a file's name to the bytes of its torn last line; `losses` says
+    what the files have lost since they were written; `done` tells whether done.json stands.
     """
 
     folder: Path
@@ -31,6 +28,7 @@ class RunFile:
     records: tuple[Record, ...]
     outputs: tuple[Mapping[str, Any], ...]
     torn: Mapping[str, int]
+    losses: tuple[str, ...]
     done: bool
 
     def of(self, kind: type[R]) -> list[R]:
@@ -55,6 +53,29 @@ class RunFile:
         return by_arm
 
     @cached_property
+    def failed_arms(self) -> dict[str, Failed]:
+        """Per arm whose every sample raised, its first failure: such an arm has no number at all."""
+        return failed_arms(self.records)
+
+    @cached_property
+    def labels(self) -> dict[str, str]:
+        """Per arm id, its levers as tables name it; a baseline's own id."""
+        return {str(arm["id"]): " + ".join(arm.get("levers") or ()) or str(arm["id"]) for arm in self.info["arms"]}
+
+    def target(self, arm: str) -> Mapping[str, Any] | None:
+        """What an arm changes about the target, as a core.types.TargetSpec in JSON; None where it changes nothing."""
+        found = self._arms[arm].get("target") or {}
+        return found if any(found.get(key) is not None for key in ("recipe", "model", "kv_cache")) else None
+
+    def plain(self, arm: str) -> str:
+        """The id of the arm with the same target and no draft; older runs have one plain target, the baseline's."""
+        return str(self._arms[arm].get("plain") or next(iter(self.baselines), ""))
+
+    @cached_property
+    def _arms(self) -> dict[str, Mapping[str, Any]]:
+        return {str(arm["id"]): arm for arm in self.info["arms"]}
+
+    @cached_property
     def tags(self) -> dict[str, list[str]]:
         """Per tag, the ids of the prompts that carry it, in the order of run.json."""
         by_tag: dict[str, list[str]] = {}
@@ -76,18 +97,22 @@ class RunFile:
 
     @property
     def missing(self) -> list[str]:
-        """What the run has still to do, in words; empty when it is complete.
+        """What the run has still to do or has lost, in words; empty when it is complete.
 
         The report is written before done.json, so the workers' own Done records count as well.
         """
         if self.done:
-            return []
+            return list(self.losses)
         finished = {(record.task, record.process) for record in self.of(Done)}
         tasks = {task for task, _ in finished}
-        unmeasured = [arm["id"] for arm in self.info["arms"] if f"memory:{arm['id']}" not in tasks]
+        unmeasured = [
+            arm["id"]
+            for arm in self.info["arms"]
+            if f"memory:{arm['id']}" not in tasks and arm["id"] not in self.failed_arms
+        ]
         processes = int(self.setting("workload", "processes", default=1))
         repeats = int(self.setting("workload", "repeats", default=1))
-        found = []
+        found = list(self.losses)
         if len({process for task, process in finished if task == "measure"}) < processes:
             expected = len(self.info["arms"]) * len(self.info["prompts"]) * repeats * processes
             found.append(f"{sum(map(len, self.generated.values()))} of {expected} generations are recorded")
@@ -102,30 +127,20 @@ def load(folder: Path | str) -> RunFile:
     """Read a run folder, finished or not.
 
     Raises:
-        RunFolderError: the folder is not there, or its run.json is missing or not a run's.
-        RunFailed: a line before the last is broken, or another version of specq wrote it.
+        RunFolderError: the folder is not there, its run.json is missing, edited or not a run's, a line
+            before the last is damaged, another version of specq wrote it, or a record contradicts its output.
     """
     folder = Path(folder)
-    path = folder / "run.json"
-    if not path.is_file():
-        raise RunFolderError(
-            f"{folder}: no run.json there; allowed is a folder that `specq run` made: specq ls lists them"
-        )
-    try:
-        info = json.loads(path.read_text(encoding="utf-8"))
-    except ValueError as error:
-        raise RunFolderError(f"{path}: not JSON ({error}); allowed is a run's own file: type specq ls") from error
-    missing = [key for key in NEEDED if not isinstance(info, dict) or key not in info]
-    if missing:
-        raise RunFolderError(f"{path}: lacks {', '.join(missing)}; allowed is a run's own file: type specq ls")
-    lines, torn_records = jsonl.read(folder / "records.jsonl")
-    outputs, torn_outputs = jsonl.read(folder / "outputs.jsonl")
-    torn = {"records.jsonl": torn_records, "outputs.jsonl": torn_outputs}
+    info = run_folder.read_info(folder)
+    run_folder.check_shape(folder, info)
+    run_folder.check_config(folder, info)
+    contents = run_folder.read(folder)
     return RunFile(
         folder=folder,
         info=info,
-        records=tuple(from_json(line) for line in lines),
-        outputs=tuple(outputs),
-        torn={name: size for name, size in torn.items() if size},
-        done=(folder / "done.json").is_file(),
+        records=contents.records,
+        outputs=tuple({**asdict(output), "ids": list(output.ids)} for output in contents.outputs),
+        torn=contents.torn,
+        losses=tuple(contents.losses),
+        done=contents.done is not None,
     )

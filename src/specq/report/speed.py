@@ -88,7 +88,7 @@ def strata(run: RunFile, bases: Sequence[Arm], arm: Arm) -> tuple[Stratum, ...]:
 
 
 def speed_measure(name: str, found: SpeedUp | None, note: str) -> Measure:
-    """The pooled ratio as a measure named `speedup` or `e2e_speedup`."""
+    """The pooled ratio as a measure of that name."""
     if found is None:
         return Measure(name=name, unit="ratio", value=None, note=f"no turn that both have; {note}")
     return from_interval(name, "ratio", found.pooled, f"{note}; interval: {found.pooled.method} over prompts")
@@ -122,6 +122,13 @@ def speed_measures(compared: Compared, baseline: str) -> tuple[Measure, ...]:
     return tuple(found)
 
 
+def prefill_measure(bases: Sequence[Arm], arm: Arm, baseline: str) -> Measure:
+    """`prefill_speedup`: baseline / arm of ttft_s, pooled; below 1 the first token comes later."""
+    turns = sorted(set(arm).intersection(*bases))
+    found = _per_answer(bases, arm, turns, lambda g: g.ttft_s)
+    return speed_measure("prefill_speedup", found, f"of ttft_s against {baseline}")
+
+
 def _by_process(
     measure: Callable[[Sequence[Arm], Arm, Sequence[Turn]], SpeedUp | None],
     bases: Sequence[Arm],
@@ -141,8 +148,15 @@ def _decode(bases: Sequence[Arm], arm: Arm, turns: Sequence[Turn]) -> SpeedUp | 
 
 
 def _e2e(bases: Sequence[Arm], arm: Arm, turns: Sequence[Turn]) -> SpeedUp | None:
-    base_time, _ = _sums(bases, turns, lambda g: g.e2e_s)
-    arm_time, _ = _sums([arm], turns, lambda g: g.e2e_s)
+    return _per_answer(bases, arm, turns, lambda g: g.e2e_s)
+
+
+def _per_answer(
+    bases: Sequence[Arm], arm: Arm, turns: Sequence[Turn], time: Callable[[Generated], float]
+) -> SpeedUp | None:
+    """A ratio of seconds an answer."""
+    base_time, _ = _sums(bases, turns, time)
+    arm_time, _ = _sums([arm], turns, time)
     answers: dict[str, float] = {}
     for turn in turns:
         answers[turn[1]] = answers.get(turn[1], 0.0) + 1

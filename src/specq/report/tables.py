@@ -1,34 +1,158 @@
-"""The report for the terminal: readable at 100 columns and without colour."""
+"""Tables and reports for the terminal: readable at any width, and never broken inside a word or a number."""
 
 from __future__ import annotations
 
-from rich import box
-from rich.console import Group, RenderableType
-from rich.padding import Padding
-from rich.table import Table
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass
+
+from rich.cells import cell_len
+from rich.console import Console, ConsoleOptions, Group, RenderableType, RenderResult
 from rich.text import Text
 
 from specq.report.assemble import Report
-from specq.report.layout import Section, heading, sections
+from specq.report.layout import heading, sections
+from specq.report.section import Section
 from specq.report.words import visible
+
+GAP = 2
+INDENT = 2
+# Prose in a narrower column than this is harder to read than in a table of its own.
+PROSE_LEAST = 24
+
+
+@dataclass(frozen=True, kw_only=True)
+class Grid:
+    """A table of visible text that fits the width it is given.
+
+    What does not fit side by side is stacked: further columns follow in a table of their own, with the first column
+    repeated. Columns in `prose` fold at spaces; the first column folds at spaces and after "/" and "-"; no other cell
+    is folded. Only a single word that is longer than the whole width is cut.
+    """
+
+    columns: tuple[str, ...]
+    rows: tuple[tuple[str, ...], ...]
+    right: bool = False
+    prose: Collection[int] = ()
+
+    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
+        """The lines of the table, none wider than the console."""
+        rule = "-" if options.ascii_only else "\u2500"
+        yield Text("\n".join(self.lines(options.max_width, rule)), no_wrap=True, overflow="ignore")
+
+    def lines(self, width: int, rule: str = "-") -> list[str]:
+        """The table in lines of at most `width` terminal cells; stacked tables have an empty line between them."""
+        cells = [[visible(cell) for cell in row] for row in (self.columns, *self.rows)]
+        natural = [max(cell_len(row[i]) for row in cells) for i in range(len(self.columns))]
+        found: list[str] = []
+        for pile in self._piles(cells, natural, width):
+            found += ["", *self._block(cells, pile, rule)]
+        return found[1:]
+
+    def _piles(self, cells: list[list[str]], natural: list[int], width: int) -> list[dict[int, int]]:
+        """Columns and their widths for each of the stacked tables."""
+        if sum(natural) + GAP * (len(natural) - 1) <= width:
+            return [dict(enumerate(natural))]
+        least = [self._least(i, [row[i] for row in cells]) for i in range(len(natural))]
+        first = min(least[0], max(width - GAP - max(least[1:], default=0), width // 2, 1))
+        piles = [{0: first}]
+        for i in range(1, len(natural)):
+            taken = sum(piles[-1].values()) + GAP * len(piles[-1])
+            if taken + least[i] > width and len(piles[-1]) > 1:
+                piles.append({0: first})
+            piles[-1][i] = min(least[i], max(width - GAP - first, 1))
+        return [self._widened(pile, natural, width) for pile in piles]
+
+    def _least(self, column: int, cells: list[str]) -> int:
+        """The width that a column needs: a heading folds at its spaces, and so does prose."""
+        if column in self.prose:
+            return max(max(map(_longest_word, cells)), min(PROSE_LEAST, max(map(cell_len, cells))))
+        return max([_longest_word(cells[0]), *map(cell_len, cells[1:])])
+
+    def _widened(self, pile: dict[int, int], natural: list[int], width: int) -> dict[int, int]:
+        """The same columns, with what is left of the width given to prose."""
+        room = width - sum(pile.values()) - GAP * (len(pile) - 1)
+        for i in [i for i in pile if i in self.prose]:
+            more = min(room, natural[i] - pile[i])
+            pile[i] += more
+            room -= more
+        return pile
+
+    def _block(self, cells: list[list[str]], pile: dict[int, int], rule: str) -> list[str]:
+        lines = [line for row in cells[:1] for line in self._row(row, pile)]
+        lines.append(rule * (sum(pile.values()) + GAP * (len(pile) - 1)))
+        return [*lines, *(line for row in cells[1:] for line in self._row(row, pile))]
+
+    def _row(self, row: Sequence[str], pile: dict[int, int]) -> list[str]:
+        folded = {i: fold(row[i], width) for i, width in pile.items()}
+        height = max(map(len, folded.values()))
+        return [
+            (" " * GAP)
+            .join(self._padded(lines[n] if n < len(lines) else "", i, pile[i]) for i, lines in folded.items())
+            .rstrip()
+            for n in range(height)
+        ]
+
+    def _padded(self, text: str, column: int, width: int) -> str:
+        blank = " " * (width - cell_len(text))
+        return blank + text if self.right and column else text + blank
+
+
+def fold(text: str, width: int) -> list[str]:
+    """Text in lines of at most `width` terminal cells: cut at spaces; in a word that is too long, after "/" or "-"."""
+    lines = [""]
+    for word in text.split(" "):
+        joined = f"{lines[-1]} {word}" if lines[-1] else word
+        if cell_len(joined) <= width:
+            lines[-1] = joined
+        else:
+            lines += _pieces(word, width)
+    return lines if lines[0] else lines[1:] or [""]
+
+
+def _pieces(word: str, width: int) -> list[str]:
+    """A word that is wider than `width`, in pieces that fit."""
+    pieces = [""]
+    for character in word:
+        if cell_len(pieces[-1] + character) > width:
+            cut = max(pieces[-1].rfind("/"), pieces[-1].rfind("-")) + 1
+            # Without a sign to cut after, the word is cut where the width ends.
+            cut = cut or len(pieces[-1])
+            pieces[-1:] = [pieces[-1][:cut], pieces[-1][cut:]]
+        pieces[-1] += character
+    return pieces
+
+
+def _longest_word(text: str) -> int:
+    return max(map(cell_len, text.split(" ")))
+
+
+@dataclass(frozen=True, kw_only=True)
+class Paragraph:
+    """Visible text folded at spaces, each line indented."""
+
+    text: str
+    indent: int = 0
+    style: str = ""
+
+    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
+        """The lines of the paragraph, none wider than the console."""
+        lines = fold(visible(self.text), max(options.max_width - self.indent, 1))
+        text = "\n".join(" " * self.indent + line for line in lines)
+        yield Text(text, style=self.style, no_wrap=True, overflow="ignore")
 
 
 def terminal(report: Report) -> Group:
     """Rich renderables of the whole report. Markup in foreign text is shown, never obeyed."""
-    parts: list[RenderableType] = [Text(visible(line), style="bold") for line in heading(report)]
+    parts: list[RenderableType] = [Paragraph(text=line, style="bold") for line in heading(report)]
     for section in sections(report):
         parts += ["", *_section(section)]
     return Group(*parts)
 
 
 def _section(section: Section) -> list[RenderableType]:
-    found: list[RenderableType] = [Text(section.title, style="bold underline")]
-    found += [Padding(Text(visible(line)), (0, 0, 0, 2)) for line in section.lines]
+    found: list[RenderableType] = [Paragraph(text=section.title, style="bold underline")]
+    found += [Paragraph(text=line, indent=INDENT) for line in section.lines]
     if section.rows:
-        table = Table(box=box.SIMPLE_HEAD, pad_edge=False, padding=(0, 1))
-        for i, column in enumerate(section.columns):
-            table.add_column(Text(column), justify="right" if i else "left", overflow="fold")
-        for row in section.rows:
-            table.add_row(*(Text(visible(cell)) for cell in row))
-        found.append(table)
+        found += [""] if section.lines else []
+        found.append(Grid(columns=section.columns, rows=section.rows, right=True))
     return found

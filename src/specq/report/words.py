@@ -63,6 +63,11 @@ def share(value: float | None) -> str:
     return NOTHING if value is None else f"{100 * value:.0f} %"
 
 
+def agreement(value: float | None) -> str:
+    """A share as per cent that says 100 only of all."""
+    return share(value) if value is None or not 0.99 < value < 1 else f"{min(100 * value, 99.9):.1f} %"
+
+
 def milliseconds(value: float | None) -> str:
     """Seconds shown as milliseconds, without the unit."""
     return NOTHING if value is None else number(1000 * value)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import statistics
+from dataclasses import dataclass
 
 from specq.core.clock import now
 
@@ -10,8 +11,17 @@ SIZE_BYTES = 2**30
 TRIES = 7
 
 
-def measure(device: str, *, threads: int | None = None, size_bytes: int = SIZE_BYTES, tries: int = TRIES) -> float:
-    """Read bandwidth in bytes/s: the median of `tries` sums over `size_bytes` of float32 on a torch device.
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Bandwidth:
+    """Read bandwidth in bytes/s: the slowest, the middle and the fastest of several tries."""
+
+    minimum: float
+    median: float
+    maximum: float
+
+
+def measure(device: str, *, threads: int | None = None, size_bytes: int = SIZE_BYTES, tries: int = TRIES) -> Bandwidth:
+    """Read bandwidth by `tries` sums over `size_bytes` of float32 on a torch device.
 
     The buffer is far larger than a cache, so the sum waits for memory and not for arithmetic.
     `threads` is how many CPU threads read, None for torch's own choice; it is put back afterwards.
@@ -31,4 +41,8 @@ def measure(device: str, *, threads: int | None = None, size_bytes: int = SIZE_B
             seconds.append(now() - start)
     finally:
         torch.set_num_threads(before)
-    return size_bytes / statistics.median(seconds)
+    return Bandwidth(
+        minimum=size_bytes / max(seconds),
+        median=size_bytes / statistics.median(seconds),
+        maximum=size_bytes / min(seconds),
+    )

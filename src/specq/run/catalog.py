@@ -7,7 +7,8 @@ from pathlib import Path
 from typing import Literal
 
 from specq.core.errors import RunFolderError, nearest
-from specq.run.store import RUN, is_busy, is_done, read_info
+from specq.run.folder import RUN, read_info
+from specq.run.store import is_busy, is_done
 
 DEFAULT_OUT = Path("results")
 State = Literal["done", "running", "unfinished", "unreadable"]

@@ -69,7 +69,7 @@ def _device(name: str) -> dict[str, Any]:
         "why": None,
         "name": provenance.device_name(name),
         "threads": torch.get_num_threads(),
-        "bandwidth_bytes_per_s": bandwidth.measure(name),
+        "bandwidth_bytes_per_s": bandwidth.measure(name).median,
         "dtypes": {dtype: _computes(name, dtype) for dtype in DTYPES},
     }
 

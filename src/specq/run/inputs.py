@@ -26,7 +26,7 @@ def make_plan(experiment: Experiment, *, measure_bandwidth: bool = False) -> Pla
     if measure_bandwidth:
         from specq.engines.hf import pick_device
 
-        measured = bandwidth.measure(pick_device(experiment.engine.device), threads=experiment.engine.threads)
+        measured = bandwidth.measure(pick_device(experiment.engine.device), threads=experiment.engine.threads).median
     return planning.make(experiment, bandwidth_bytes_per_s=measured)
 
 
@@ -39,7 +39,7 @@ def device_name(experiment: Experiment) -> str:
 
 def models(plan: Plan) -> dict[str, dict[str, Any]]:
     """The target and every draft model, by role and name, with the hash of the weights."""
-    return {f"{model.role} {hide_home(model.resolved.name)}": _model(model) for model in plan.models}
+    return {f"{model.role} {hide_home(model.name)}": _model(model) for model in plan.models}
 
 
 def _model(model: PlannedModel) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""What a worker task works with: the run's folder, its arms and prompts, and a way to be stopped."""
+"""What a run was asked for and its tasks; what a worker works with, and how it is stopped."""
 
 from __future__ import annotations
 
@@ -9,7 +9,8 @@ from functools import cached_property
 from typing import Any, TextIO
 
 from specq.core.hashes import seed_of
-from specq.core.types import DraftSpec, Prompt, Sampling
+from specq.core.records import Failed
+from specq.core.types import DraftSpec, Prompt, Sampling, TargetSpec
 from specq.experiment import config
 from specq.experiment.arms import BASELINE
 from specq.experiment.schema import Experiment
@@ -48,6 +49,28 @@ def experiment_of(info: dict[str, Any]) -> Experiment:
     return config.from_resolved(show_home(info["config"]))
 
 
+def every_sample_failed(first: Failed) -> str:
+    """Which arm failed on all its samples, and how it began."""
+    return f"{first.arm} failed on every sample, first on prompt {first.prompt}: {first.error}: {first.message}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Task:
+    """What one worker is started for: `kind` is quantize, measure, memory or audit.
+
+    `arm` is the arm of a memory task, and the label of the model that a quantize task makes.
+    """
+
+    kind: str
+    process: int = 0
+    arm: str = ""
+
+    @property
+    def name(self) -> str:
+        """The task as it stands in Done and WorkerDied records."""
+        return f"{self.kind}:{self.arm}" if self.arm else self.kind
+
+
 @dataclass(slots=True)
 class Progress:
     """Tells the parent what happened: JSON lines. A parent that is gone is noticed here or by its id."""
@@ -71,12 +94,10 @@ class Progress:
 
 
 @dataclass(kw_only=True)
-class Job:
-    """One task of one worker process."""
+class Asked:
+    """What the run in a store was asked for."""
 
     store: Store
-    process: int
-    progress: Progress
     experiment: Experiment = field(init=False)
 
     def __post_init__(self) -> None:
@@ -86,6 +107,16 @@ class Job:
     def drafts(self) -> dict[str, DraftSpec | None]:
         """Each arm's draft, in the order of run.json; None is plain decoding."""
         return {a["id"]: DraftSpec(**a["draft"]) if a["draft"] else None for a in self.store.info["arms"]}
+
+    @cached_property
+    def targets(self) -> dict[str, TargetSpec]:
+        """What each arm changes about the target, in the order of run.json."""
+        return {a["id"]: TargetSpec(**a.get("target", {})) for a in self.store.info["arms"]}
+
+    @cached_property
+    def plain(self) -> dict[str, str]:
+        """For each arm the one with the same target and no draft; the baseline's own arms have the first of them."""
+        return {a["id"]: a.get("plain", FIRST) for a in self.store.info["arms"]}
 
     @cached_property
     def prompts(self) -> dict[str, Prompt]:
@@ -105,3 +136,11 @@ class Job:
     def fixed_length(self, tokens: int) -> Sampling:
         """Greedy, stops ignored, exactly `tokens` new tokens: for warm-up and the canary."""
         return Sampling(temperature=0.0, max_new_tokens=tokens, ignore_eos=True)
+
+
+@dataclass(kw_only=True)
+class Job(Asked):
+    """One task of one worker process."""
+
+    process: int
+    progress: Progress

@@ -1,33 +1,37 @@
-"""The measuring task: one process, one load of the target, arms taking turns."""
+"""The measuring task: one process, one load of each target, arms taking turns."""
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 
 from specq.core import hashes
 from specq.core.clock import now
-from specq.core.errors import Interrupted, SpecqError
-from specq.core.records import Canary, Done, Failed, Generated, LoadedModel, Machine, Note, Record
+from specq.core.errors import Interrupted, RunFailed, SpecqError
+from specq.core.records import (
+    Canary,
+    Done,
+    Failed,
+    Generated,
+    LoadedModel,
+    Machine,
+    Note,
+    Record,
+    StepRow,
+    failed_arms,
+)
 from specq.core.types import DraftSpec, Generation, Prompt
 from specq.engines.base import Decoder, LoadedTarget
 from specq.run import bandwidth, engines
-from specq.run.job import FIRST, Job
+from specq.run.artifacts import Made, label
+from specq.run.job import FIRST, Job, every_sample_failed
+from specq.run.left import FAILURES_THAT_STOP, Left, failures_in_a_row, turns_left
 from specq.run.provenance import hide_home
-from specq.run.schedule import Turn, turns
+from specq.run.schedule import Turn
 
 WARM_UP_TOKENS = 8
 CANARY_TOKENS = 16
 CANARIES = 8
-FAILURES_THAT_STOP = 3
-
-
-def schedule(job: Job) -> list[Turn]:
-    """The turns of this job's process."""
-    load = job.experiment.workload
-    plan = turns(list(job.prompts), list(job.drafts), load.repeats, load.processes, load.seed)
-    return [turn for turn in plan if turn.process == job.process]
 
 
 def measure(job: Job) -> None:
@@ -36,30 +40,35 @@ def measure(job: Job) -> None:
     Raises:
         Interrupted: a stop was asked for; the sample under way was finished and recorded.
     """
-    mine = [r for r in job.store.records() if getattr(r, "process", None) == job.process]
-    left = _left(schedule(job), mine)
+    contents = job.store.contents()
+    mine = [r for r in contents.records if getattr(r, "process", None) == job.process]
+    left = turns_left(job, contents, job.process)
     if any(isinstance(r, Generated | Failed) for r in mine):
         job.store.append(Note(process=job.process, text=f"process {job.process} was resumed in a new process"))
     imports_bytes = import_libraries()
     engine = engines.make_engine(job.experiment)
-    with engines.open_target(engine, job.experiment) as target:
+    with engines.Targets(engine, job.experiment) as opened:
         job.store.append(machine(job.process, engine.device, imports_bytes))
-        job.store.append(LoadedModel(process=job.process, role="target", **target.describe()))
-        decoders = {arm: target.decoder(draft) for arm, draft in job.drafts.items()}
+        targets, decoders = _open(job, opened)
         job.progress.say("loaded")
         _warm_up(job, decoders)
-        _Turns(job, target, decoders, mine).run(left)
+        _Turns(job, targets, decoders, mine).run(left)
     job.store.append(Done(process=job.process, task="measure"))
 
 
-def _left(plan: Iterable[Turn], recorded: Iterable[Record]) -> list[tuple[Turn, list[tuple[int, str]]]]:
-    """Turns with the (place, arm) pairs that have no record yet."""
-    done = {(r.arm, r.prompt, r.repeat) for r in recorded if isinstance(r, Generated | Failed)}
-    rows = [
-        (turn, [(place, arm) for place, arm in enumerate(turn.arms) if (arm, turn.prompt, turn.repeat) not in done])
-        for turn in plan
-    ]
-    return [(turn, places) for turn, places in rows if places]
+def _open(job: Job, opened: engines.Targets) -> tuple[dict[str, LoadedTarget], dict[str, Decoder]]:
+    """The target and the decoder of each arm; what was loaded is recorded, the baseline's target first."""
+    made = Made(job)
+    specs = {arm: made.target(spec) for arm, spec in job.targets.items()}
+    targets = {arm: opened.of(spec) for arm, spec in specs.items()}
+    for weights in dict.fromkeys(spec.weights for spec in specs.values()):
+        arms = tuple(arm for arm, spec in specs.items() if spec.weights == weights)
+        described = targets[arms[0]].describe()
+        if recipe := job.targets[arms[0]].recipe:
+            # The name of a folder in the cache says nothing to a reader.
+            described["name"] = label(job.experiment.target.model, recipe)
+        job.store.append(LoadedModel(process=job.process, role="target", arms=arms, **described))
+    return targets, {arm: targets[arm].decoder(made.draft(draft)) for arm, draft in job.drafts.items()}
 
 
 def import_libraries() -> int:
@@ -77,12 +86,15 @@ def machine(process: int, device: str, imports_bytes: int) -> Machine:
     """What this process runs on, with the bandwidth measured now."""
     import torch
 
+    found = bandwidth.measure(device)
     return Machine(
         process=process,
-        bandwidth_bytes_per_s=bandwidth.measure(device),
+        bandwidth_bytes_per_s=found.median,
         threads=torch.get_num_threads(),
         device=device,
         imports_bytes=imports_bytes,
+        bandwidth_min_bytes_per_s=found.minimum,
+        bandwidth_max_bytes_per_s=found.maximum,
     )
 
 
@@ -90,15 +102,22 @@ def _warm_up(job: Job, decoders: dict[str, Decoder]) -> None:
     """The first passes of a shape pay for kernels and buffers; nobody's clock should."""
     # The run's own sampling, so that its warping is warm too; only the length is cut.
     settings = replace(job.sampling(job.first_prompt.id, 0), min_new_tokens=0, ignore_eos=True)
-    # Every prompt's length is a shape of its own for the target's prefill, which all arms share, and for a draft's.
+    # Every prompt's length is a shape of its own for a target's prefill, which its arms share, and for a draft's.
     shapes = {len(prompt.ids): prompt for prompt in job.prompts.values()}
+    longest = max(shapes) + job.experiment.workload.max_new_tokens
     for arm, decoder in decoders.items():
+        for note in decoder.notes:
+            job.store.append(Note(process=job.process, text=f"{arm}: draft: {note}"))
         if job.progress.should_stop():
             raise Interrupted("stopped")
         try:
             draft = job.drafts[arm]
+            if seconds := decoder.warm_up(longest):
+                job.store.append(
+                    Note(process=job.process, text=f"{arm}: compiled in {seconds:.0f} s, before measuring")
+                )
             decoder.generate([job.first_prompt], replace(settings, max_new_tokens=warm_up_tokens(draft)))
-            if arm == FIRST or (draft is not None and draft.method == "model"):
+            if job.plain[arm] == arm or (draft is not None and draft.method == "model"):
                 decoder.generate(list(shapes.values()), replace(settings, max_new_tokens=1))
         except Exception as error:
             if arm == FIRST and isinstance(error, SpecqError):
@@ -115,20 +134,16 @@ class _Turns:
     """The turns of one process, with their canary and the count of failures in a row."""
 
     def __init__(
-        self, job: Job, target: LoadedTarget, decoders: dict[str, Decoder], recorded: Sequence[Record]
+        self, job: Job, targets: dict[str, LoadedTarget], decoders: dict[str, Decoder], recorded: Sequence[Record]
     ) -> None:
         self.job = job
-        self.target = target
+        self.targets = targets
         self.decoders = decoders
         self.start = now()
-        self.failures: Counter[str] = Counter()
-        for record in recorded:
-            if isinstance(record, Generated):
-                self.failures[record.arm] = 0
-            elif isinstance(record, Failed):
-                self.failures[record.arm] += 1
+        self.failures = failures_in_a_row(recorded)
 
-    def run(self, left: list[tuple[Turn, list[tuple[int, str]]]]) -> None:
+    def run(self, left: Left) -> None:
+        self._need_baseline()
         every = max(2, len(left) // CANARIES)
         for number, (turn, places) in enumerate(left):
             if number % every == 0:
@@ -140,6 +155,17 @@ class _Turns:
                     self._sample(turn, place, arm)
             self.job.progress.say("turn", prompt=turn.prompt, repeat=turn.repeat)
         self._canary()
+
+    def _need_baseline(self) -> None:
+        """Stop when the baseline was stopped and never answered: all that follows would be for nothing."""
+        if self.failures[FIRST] < FAILURES_THAT_STOP:
+            return
+        first = failed_arms(self.job.store.contents().records).get(FIRST)
+        if first is not None:
+            raise RunFailed(
+                f"{every_sample_failed(first)}; without a baseline there is nothing to compare with, so the run "
+                f"stopped; its records are kept in {self.job.store.run_dir}"
+            )
 
     def _canary(self) -> None:
         at = now() - self.start
@@ -160,7 +186,13 @@ class _Turns:
             return
         self.failures[arm] = 0
         record = generated(
-            answer, turn=turn, place=place, arm=arm, prompt=prompt, draft=self.job.drafts[arm], eos=self.target.eos_ids
+            answer,
+            turn=turn,
+            place=place,
+            arm=arm,
+            prompt=prompt,
+            draft=self.job.drafts[arm],
+            eos=self.targets[arm].eos_ids,
         )
         self.job.store.commit(record, answer.ids, answer.text)
         self.job.progress.say("sample", arm=arm, prompt=prompt.id, repeat=turn.repeat)
@@ -182,6 +214,7 @@ class _Turns:
             text = f"{arm} was stopped after {FAILURES_THAT_STOP} failures in a row, its rest is not run: {_say(error)}"
             self.job.store.append(Note(process=self.job.process, text=text))
             self.job.progress.say("note", text=text)
+            self._need_baseline()
 
 
 def generated(
@@ -207,14 +240,12 @@ def generated(
         ttft_s=answer.ttft_s,
         e2e_s=answer.e2e_s,
         rule=draft.rule if draft else None,
-        steps=tuple(
-            (s.context, s.proposed, s.accepted, s.emitted, s.draft_s, s.verify_s, s.sample_s, s.rest_s)
-            for s in answer.steps
-        ),
+        steps=tuple(map(StepRow.of, answer.steps)),
         past_stop=past_stop(answer.ids, eos),
         repeated_share=repeated_share(answer.ids),
         prompt_sha256=hashes.of_ids(prompt.ids),
         output_sha256=hashes.of_ids(answer.ids),
+        cache_share=answer.cache_share,
     )
 
 

@@ -8,6 +8,7 @@ from pathlib import Path
 
 from specq.core.records import Done, Memory
 from specq.run import engines
+from specq.run.artifacts import Made
 from specq.run.job import Job
 from specq.run.measure import import_libraries
 
@@ -19,9 +20,11 @@ def measure_memory(job: Job, arm: str) -> None:
     stood = import_libraries()
     prompt = max(job.prompts.values(), key=lambda p: len(p.ids))
     engine = engines.make_engine(job.experiment)
-    with engines.open_target(engine, job.experiment) as target:
+    made = Made(job)
+    with engines.Targets(engine, job.experiment) as opened:
+        decoder = opened.of(made.target(job.targets[arm])).decoder(made.draft(job.drafts[arm]))
         job.progress.say("loaded")
-        (answer,) = target.decoder(job.drafts[arm]).generate([prompt], job.sampling(prompt.id, 0))
+        (answer,) = decoder.generate([prompt], job.sampling(prompt.id, 0))
         on_cuda = engine.device.startswith("cuda")
         peak = cuda_peak_bytes() if on_cuda else max(0, rss_peak_bytes() - stood)
     job.store.append(

@@ -9,30 +9,18 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Callable
-from dataclasses import dataclass
+from contextlib import suppress
 from typing import IO, Any
 
 from specq.core import errors
-from specq.core.errors import Interrupted, RunFailed, SpecqError
+from specq.core.errors import DiskFull, Interrupted, RunFailed, SpecqError
 from specq.core.records import WorkerDied
+from specq.run import signals
+from specq.run.job import Task
 from specq.run.provenance import hide_home
 from specq.run.store import Store
 
 OnEvent = Callable[[dict[str, Any]], None]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Task:
-    """What one worker is started for: `kind` is measure, memory or audit; memory has an arm."""
-
-    kind: str
-    process: int = 0
-    arm: str = ""
-
-    @property
-    def name(self) -> str:
-        """The task as it stands in Done and WorkerDied records."""
-        return f"{self.kind}:{self.arm}" if self.arm else self.kind
 
 
 def command(store: Store, task: Task) -> list[str]:
@@ -48,12 +36,12 @@ def run_worker(store: Store, task: Task, on_event: OnEvent) -> None:
     """Run one task in a fresh process, which inherits the folder's lock, and wait for its end.
 
     Raises:
-        Interrupted: Ctrl-C here or a signal there; the worker finished its sample first.
+        Interrupted: Ctrl-C or a signal here or there; the worker finished its sample first.
         SpecqError: what the worker raised, as the same class.
         RunFailed: the worker died; a WorkerDied record says how.
     """
     store.pause()
-    with tempfile.TemporaryFile() as stderr:
+    with _scratch() as stderr:
         worker = subprocess.Popen(
             command(store, task),
             stdin=subprocess.DEVNULL,
@@ -63,24 +51,27 @@ def run_worker(store: Store, task: Task, on_event: OnEvent) -> None:
             encoding="utf-8",
             errors="replace",
         )
-        error, asked_to_stop = _listen(worker, on_event)
+        error, stopped_by = _listen(worker, on_event)
         code = worker.wait()
         last_words = _last_line(stderr)
     if code == 0:
         return
-    again = f"what was recorded is kept; to go on type: specq run --resume {store.run_dir}"
-    if asked_to_stop or code in (Interrupted.exit_code, -signal.SIGINT, -signal.SIGTERM):
-        raise Interrupted(f"stopped; {again}")
+    if stopped_by is None and code in (Interrupted.exit_code, *(-number for number in signals.USUAL)):
+        stopped_by = -code if code < 0 else int(signal.SIGINT)
+    if stopped_by is not None:
+        raise Interrupted(f"stopped; {store.how_to_go_on}", stopped_by)
     if error is not None:
         raise error
     died = WorkerDied(process=task.process, task=task.name, exit_code=code, message=_reason(code, last_words))
     store.append(died)
-    raise RunFailed(f"the run is incomplete: the worker of task '{task.name}' died ({died.message}); {again}")
+    raise RunFailed(
+        f"the run is incomplete: the worker of task '{task.name}' died ({died.message}); {store.how_to_go_on}"
+    )
 
 
-def _listen(worker: subprocess.Popen[str], on_event: OnEvent) -> tuple[SpecqError | None, bool]:
-    """Pass events on until the worker closes its stdout; return the error it told and whether we stopped it."""
-    asked_to_stop = False
+def _listen(worker: subprocess.Popen[str], on_event: OnEvent) -> tuple[SpecqError | None, int | None]:
+    """Pass events on until the worker closes its stdout; return the error it told and the signal that stopped us."""
+    stopped_by: int | None = None
     error = None
     assert worker.stdout is not None
     while True:
@@ -92,19 +83,29 @@ def _listen(worker: subprocess.Popen[str], on_event: OnEvent) -> tuple[SpecqErro
                 elif event:
                     on_event(event)
             worker.wait()
-            return error, asked_to_stop
-        except KeyboardInterrupt:
-            if asked_to_stop:
+            return error, stopped_by
+        except KeyboardInterrupt as stop:
+            if stopped_by is not None:
                 worker.kill()
             else:
                 worker.terminate()
-                on_event({"event": "stopping"})
-            asked_to_stop = True
+                # A terminal that is gone cannot be told.
+                with suppress(OSError):
+                    on_event({"event": "stopping"})
+            stopped_by = signals.number_of(stop)
         except BaseException:
             # A broken progress display must not leave a worker behind.
             worker.kill()
             worker.wait()
             raise
+
+
+def _scratch() -> IO[bytes]:
+    """A file for what the worker says on stderr."""
+    try:
+        return tempfile.TemporaryFile()
+    except OSError as error:
+        raise DiskFull(f"cannot make a temporary file ({error}); free some space, or set TMPDIR to a folder") from error
 
 
 def _event(line: str) -> dict[str, Any]:

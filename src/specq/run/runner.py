@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shutil
 from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -11,19 +10,36 @@ from typing import Any
 import specq
 from specq.core import hashes
 from specq.core.clock import utc_stamp
-from specq.core.errors import NonFiniteLogits, RunFolderError, SpecqError, UserError
-from specq.core.records import Audited, Done, Failed, FirstTokens, GapNoise, Generated, Memory, Note, Record, Sampled
+from specq.core.errors import Interrupted, NonFiniteLogits, RunFailed, RunFolderError, UserError
+from specq.core.records import (
+    Audited,
+    Divergence,
+    Failed,
+    FirstTokens,
+    GapNoise,
+    Generated,
+    Memory,
+    Note,
+    QuantizedModel,
+    Record,
+    Sampled,
+    failed_arms,
+)
+from specq.core.types import TargetSpec
 from specq.experiment.arms import arms
 from specq.experiment.plan import Plan
 from specq.experiment.schema import Experiment
-from specq.run import inputs, provenance
+from specq.run import artifacts, inputs, left, provenance, resuming, signals
 from specq.run.catalog import DEFAULT_OUT
-from specq.run.job import experiment_of, prompt_to_json
-from specq.run.process import Task, run_worker
-from specq.run.store import Store, read_info
+from specq.run.job import Asked, Task, every_sample_failed, prompt_to_json
+from specq.run.process import run_worker
+from specq.run.store import Store, how_to_go_on, remove
 
 # Records that are one unit of the progress bar each.
-COUNTED: tuple[type[Record], ...] = (Generated, Failed, Memory, GapNoise, Audited, Sampled, FirstTokens)
+COUNTED: tuple[type[Record], ...] = (
+    *(QuantizedModel, Generated, Failed, Memory),
+    *(GapNoise, Audited, Sampled, FirstTokens, Divergence),
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -60,30 +76,49 @@ def run(
     may then be None, and is read from the run.
 
     Raises:
-        UserError: the plan refuses an arm, or the folder is busy, done, or of another config.
-        Interrupted: Ctrl-C; records are kept.
-        RunFailed: a worker broke or died; records are kept.
+        UserError: the plan refuses an arm, or the folder is busy, done, damaged, or of another config.
+        Interrupted: Ctrl-C, SIGTERM or SIGHUP; records are kept.
+        RunFailed: a worker broke or died, or an arm failed on every sample; records are kept.
     """
-    store = _resume(experiment, resume) if resume is not None else _create(_needed(experiment), out)
-    with store:
-        tasks, done = _tasks(store)
-        watch = _Watch(store, on_progress)
-        for task in tasks:
-            if task not in done:
-                watch.phase(task)
-                try:
-                    run_worker(store, task, watch.event)
-                except SpecqError as error:
-                    # The user's mistake, found as the models were loaded: there is no run to keep or resume.
-                    began = any(isinstance(record, COUNTED) for record in store.records())
-                    if isinstance(error, UserError | NonFiniteLogits) and not began:
-                        shutil.rmtree(store.run_dir)
-                    raise
-        store.pause()
-        if write_report is not None:
-            write_report(store.run_dir)
-        store.finish()
+    with signals.raised():
+        where = resume
+        try:
+            store = _resume(experiment, resume) if resume is not None else _create(_needed(experiment), out)
+            where = store.run_dir
+            with store:
+                _work(store, on_progress, is_new=resume is None)
+                store.pause()
+                if write_report is not None:
+                    with store.resumable():
+                        write_report(store.run_dir)
+                store.finish()
+                failed = failed_arms(store.contents().records)
+        except KeyboardInterrupt as stop:
+            told = "nothing was recorded" if where is None else how_to_go_on(where)
+            raise Interrupted(f"stopped; {told}", signals.number_of(stop)) from None
+    if failed:
+        told = "; ".join(every_sample_failed(failure) for failure in failed.values())
+        raise RunFailed(f"{told}; the rest of the run is done, to see it type: specq show {where}")
     return store.run_dir
+
+
+def _work(store: Store, on_progress: OnProgress | None, *, is_new: bool) -> None:
+    """Run what is left, one worker after another."""
+    asked = Asked(store=store)
+    watch = _Watch(asked, on_progress)
+    for task in left.tasks(asked):
+        # Read anew each time: an arm that failed on all samples has no memory to measure.
+        if left.is_done(asked, store.contents(), task):
+            continue
+        watch.phase(task)
+        try:
+            run_worker(store, task, watch.event)
+        except (UserError, NonFiniteLogits) as error:
+            # The user's mistake, found as the models were loaded: there is no run to keep or resume.
+            mistake = is_new and not isinstance(error, RunFolderError)
+            if mistake and not any(isinstance(record, COUNTED) for record in store.contents().records):
+                remove(store.run_dir)
+            raise
 
 
 def _needed(experiment: Experiment | None) -> Experiment:
@@ -99,37 +134,26 @@ def _create(experiment: Experiment, out: Path) -> Store:
 
 
 def _resume(experiment: Experiment | None, run_dir: Path) -> Store:
-    info = read_info(run_dir)
-    config_sha256 = str(info["config_sha256"]) if experiment is None else experiment.config_sha256
-    store = Store.open_for_resume(run_dir, config_sha256)
+    store = Store.open_for_resume(run_dir)
     try:
-        plan = inputs.make_plan(experiment_of(info))
+        resuming.check_config(store, experiment)
+        asked = Asked(store=store)
+        contents = store.contents()
+        whole = contents.done is not None and not contents.losses
+        if whole and all(left.is_done(asked, contents, task) for task in left.tasks(asked)):
+            raise RunFolderError(f"nothing left to do: {run_dir} is done; to see it type: specq show {run_dir}")
+        plan = inputs.make_plan(asked.experiment)
         plan.check()
-        now = run_info(experiment_of(info), plan)
-        _same_inputs(store, now)
-        if changed := provenance.changes(info.get("provenance") or {}, now["provenance"]):
+        now = run_info(asked.experiment, plan)
+        resuming.check_inputs(store, now)
+        store.mend()
+        if changed := provenance.changes(store.info.get("provenance") or {}, now["provenance"]):
             text = f"resumed on other software or another machine than the run began on: {'; '.join(changed)}"
             store.append(Note(process=0, text=text))
     except BaseException:
         store.close()
         raise
     return store
-
-
-def _same_inputs(store: Store, now: dict[str, Any]) -> None:
-    """A resumed run must see the same tokens and weights, or its rows cannot be compared."""
-    for what in ("prompts", "models"):
-        if _hashes(store.info, what) != _hashes(now, what):
-            raise RunFolderError(
-                f"{store.run_dir} was made from other {what} than are there now; "
-                "put them back, or start a new run without --resume"
-            )
-
-
-def _hashes(info: dict[str, Any], what: str) -> Any:
-    if what == "prompts":
-        return [(prompt["id"], prompt["prompt_sha256"]) for prompt in info["prompts"]]
-    return {role: model["weights_sha256"] for role, model in info["models"].items()}
 
 
 def run_info(experiment: Experiment, plan: Plan) -> dict[str, Any]:
@@ -152,40 +176,31 @@ def run_info(experiment: Experiment, plan: Plan) -> dict[str, Any]:
     }
 
 
-def _tasks(store: Store) -> tuple[list[Task], set[Task]]:
-    """All tasks of the run in their order, and those that are done."""
-    experiment = experiment_of(store.info)
-    tasks = [Task(kind="measure", process=process) for process in range(experiment.workload.processes)]
-    if experiment.workload.memory:
-        tasks += [Task(kind="memory", arm=arm["id"]) for arm in store.info["arms"]]
-    if experiment.audit.enabled:
-        tasks.append(Task(kind="audit"))
-    ended = {(r.process, r.task) for r in store.records() if isinstance(r, Done)}
-    return tasks, {task for task in tasks if (task.process, task.name) in ended}
-
-
 class _Watch:
     """Counts what workers report and passes it on."""
 
-    def __init__(self, store: Store, on_progress: OnProgress | None) -> None:
+    def __init__(self, asked: Asked, on_progress: OnProgress | None) -> None:
         self.on_progress = on_progress
         self.name = ""
-        info = store.info
-        load = experiment_of(info).workload
-        arms, prompts = len(info["arms"]), len(info["prompts"])
+        load = asked.experiment.workload
+        arms, prompts = len(asked.drafts), len(asked.prompts)
         measured = arms * prompts * load.repeats * load.processes
         memory = arms if load.memory else 0
-        self.total = measured + memory + self._audits(info, arms, prompts)
-        self.done = sum(isinstance(r, COUNTED) for r in store.records())
+        made = len(artifacts.wanted(asked.experiment))
+        self.total = made + measured + memory + self._audits(asked, arms, prompts)
+        self.done = sum(isinstance(r, COUNTED) for r in asked.store.contents().records)
 
     @staticmethod
-    def _audits(info: dict[str, Any], arms: int, prompts: int) -> int:
-        experiment = experiment_of(info)
+    def _audits(asked: Asked, arms: int, prompts: int) -> int:
+        experiment = asked.experiment
         if not experiment.audit.enabled:
             return 0
+        changed = sum(spec != TargetSpec() and asked.plain[arm] == arm for arm, spec in asked.targets.items())
         if experiment.sampling().temperature == 0:
-            return arms * prompts
-        return arms * prompts * experiment.workload.repeats + arms
+            drafted = [arm for arm in asked.drafts if asked.plain[arm] != arm or experiment.engine.compile]
+            noisy = {asked.plain[arm] for arm in drafted}
+            return (len(drafted) + len(noisy) + changed) * prompts
+        return arms * prompts * experiment.workload.repeats + arms + changed * prompts
 
     def phase(self, task: Task) -> None:
         """A new worker starts."""
@@ -195,7 +210,7 @@ class _Watch:
     def event(self, event: dict[str, Any]) -> None:
         """One event of the worker."""
         kind = event["event"]
-        if kind in ("sample", "failed", "audit", "memory"):
+        if kind in ("sample", "failed", "audit", "memory", "quantized"):
             self.done += 1
         if kind == "turn":
             self._tell(f"{self.name}: prompt {event['prompt']}, turn {event['repeat'] + 1}")
@@ -203,6 +218,8 @@ class _Watch:
             self._tell(f"{self.name}: loaded")
         elif kind == "failed":
             self._tell(f"{event['arm']} failed on prompt {event['prompt']}: {event['message']}", warning=True)
+        elif kind == "quantizing":
+            self._tell(f"{self.name}: {event['text']}")
         elif kind == "note":
             self._tell(event["text"], warning=True)
         elif kind == "stopping":

@@ -8,43 +8,35 @@ record stands too) and done.json (written last).
 from __future__ import annotations
 
 import fcntl
-import json
 import os
 import secrets
+import shutil
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
+from dataclasses import asdict
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
 from specq.core import jsonl
 from specq.core.clock import utc_stamp
-from specq.core.errors import DiskFull, RunFolderError, SpecqError
-from specq.core.records import Generated, Note, Record, from_json, to_json
+from specq.core.errors import RunFailed, RunFolderError, SpecqError
+from specq.core.records import Generated, Note, Output, Record, to_json
+from specq.run import folder
+from specq.run.folder import DONE, OUTPUTS, RECORDS, RUN, Contents
+from specq.run.mend import mended
 
-RUN, RECORDS, OUTPUTS, DONE = "run.json", "records.jsonl", "outputs.jsonl", "done.json"
-Key = tuple[int, str, str, int]
+
+def how_to_go_on(run_dir: Path) -> str:
+    """What to type when a run was stopped."""
+    return f"what was recorded is kept; to go on type: specq run --resume {run_dir}"
 
 
-def read_info(run_dir: Path) -> dict[str, Any]:
-    """The content of run.json.
-
-    Raises:
-        RunFolderError: there is no such folder, or it is not a run.
-    """
-    path = run_dir / RUN
-    if not path.is_file():
-        what = "has no run.json, so it is not a run" if run_dir.is_dir() else "is no such folder"
-        raise RunFolderError(f"{run_dir} {what}; to see the runs that are there type: specq ls")
-    try:
-        info = json.loads(path.read_text(encoding="utf-8"))
-    except OSError as error:
-        raise RunFolderError(f"{path} cannot be read ({error.strerror}); to see all runs type: specq ls") from error
-    except ValueError as error:
-        raise RunFolderError(f"{path} is not JSON ({error}); start again with: specq run FILE") from error
-    if not isinstance(info, dict):
-        raise RunFolderError(f"{path} holds no JSON object; start again with: specq run FILE")
-    return info
+def remove(run_dir: Path) -> None:
+    """Take away a run that never began, and the experiment's folder where nothing else is in it."""
+    shutil.rmtree(run_dir, ignore_errors=True)
+    with suppress(OSError):
+        run_dir.parent.rmdir()
 
 
 def is_done(run_dir: Path) -> bool:
@@ -63,7 +55,12 @@ def is_busy(run_dir: Path) -> bool:
 
 def _lock(run_dir: Path) -> int:
     """Lock the folder itself, so that no lock file is left behind, and return the descriptor."""
-    fd = os.open(run_dir, os.O_RDONLY)
+    try:
+        fd = os.open(run_dir, os.O_RDONLY)
+    except OSError as error:
+        raise RunFolderError(
+            f"{run_dir} cannot be opened ({error.strerror}); to see all runs type: specq ls"
+        ) from error
     try:
         fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except OSError as error:
@@ -82,9 +79,9 @@ class Store:
     holds it too, so a worker that outlives its parent still keeps a second writer out.
     """
 
-    def __init__(self, run_dir: Path, *, lock_fd: int) -> None:
+    def __init__(self, run_dir: Path, info: dict[str, Any], *, lock_fd: int) -> None:
         self.run_dir = run_dir
-        self.info = read_info(run_dir)
+        self.info = info
         self.lock_fd = lock_fd
         self._records: jsonl.Appender | None = None
         self._outputs: jsonl.Appender | None = None
@@ -107,95 +104,94 @@ class Store:
         lock_fd = _lock(run_dir)
         try:
             jsonl.write_whole(run_dir / RUN, info)
-            return cls(run_dir, lock_fd=lock_fd)
-        except SpecqError:
+            return cls(run_dir, info, lock_fd=lock_fd)
+        except BaseException:
             os.close(lock_fd)
-            run_dir.rmdir()
+            remove(run_dir)
             raise
 
     @classmethod
-    def open_for_resume(cls, run_dir: Path, config_sha256: str) -> Store:
-        """Lock an unfinished run and mend its tail: torn lines and outputs without a record are cut, aloud.
+    def open_for_resume(cls, run_dir: Path) -> Store:
+        """Lock a run; nothing is changed before `mend`.
 
         Raises:
-            RunFolderError: not a run, done already, busy, or made from another config.
+            RunFolderError: not a run, or busy.
         """
-        info = read_info(run_dir)
-        if is_done(run_dir):
-            raise RunFolderError(f"nothing left to do: {run_dir} is done; to see it type: specq show {run_dir}")
-        if info.get("config_sha256") != config_sha256:
-            raise RunFolderError(
-                f"{run_dir} was made from another config (then {str(info.get('config_sha256'))[:12]}, "
-                f"now {config_sha256[:12]}); put the config back, or start a new run without --resume"
-            )
-        store = cls(run_dir, lock_fd=_lock(run_dir))
-        try:
-            store._cut_uncommitted()
-            store._open()
-        except SpecqError:
-            store.close()
-            raise
-        return store
+        info = folder.read_info(run_dir)
+        folder.check_shape(run_dir, info)
+        return cls(run_dir, info, lock_fd=_lock(run_dir))
+
+    def mend(self) -> None:
+        """Make the run one that can go on: not done, and without what `mended` leaves out; says aloud what went."""
+        records, outputs, notes = mended(self.contents())
+        with self.resumable():
+            jsonl.remove(self.run_dir / DONE)
+            if notes:
+                lines = [to_json(record) for record in (*records, *notes)]
+                jsonl.write_lines_whole(self.run_dir / RECORDS, lines)
+                jsonl.write_lines_whole(self.run_dir / OUTPUTS, map(asdict, outputs))
+        self._open()
 
     @classmethod
     def attach(cls, run_dir: Path, lock_fd: int | None = None) -> Store:
         """Open a run for a worker: with the lock its parent passed on, else with its own."""
-        return cls(run_dir, lock_fd=_lock(run_dir) if lock_fd is None else lock_fd)
+        return cls(run_dir, folder.read_info(run_dir), lock_fd=_lock(run_dir) if lock_fd is None else lock_fd)
 
-    def records(self) -> list[Record]:
-        """What is recorded so far, oldest first; a torn last line is left out."""
-        lines, _ = jsonl.read(self.run_dir / RECORDS)
-        return [from_json(line) for line in lines]
+    def contents(self) -> Contents:
+        """What is recorded so far; a torn last line is left out.
 
-    def outputs(self) -> dict[Key, dict[str, Any]]:
-        """Lines of outputs.jsonl by (process, arm, prompt, repeat)."""
-        lines, _ = jsonl.read(self.run_dir / OUTPUTS)
-        return {_key(line): line for line in lines}
+        Raises:
+            RunFolderError: a line before the last is damaged.
+        """
+        return folder.read(self.run_dir)
 
     def append(self, record: Record) -> None:
         """Write one record. Raises DiskFull or RunFailed when it cannot be written whole."""
-        with self._resumable():
+        with self.resumable():
             self._open().append(to_json(record))
 
     def commit(self, record: Generated, ids: Sequence[int], text: str) -> None:
         """Write an output, then the record that makes it count."""
-        output = {
-            "arm": record.arm,
-            "prompt": record.prompt,
-            "repeat": record.repeat,
-            "process": record.process,
-            "ids": list(ids),
-            "text": text,
-        }
-        with self._resumable():
+        output = Output(
+            arm=record.arm,
+            prompt=record.prompt,
+            repeat=record.repeat,
+            process=record.process,
+            ids=tuple(ids),
+            text=text,
+        )
+        with self.resumable():
             self._open()
             assert self._outputs is not None
-            self._outputs.append(output)
+            self._outputs.append(asdict(output))
         self.append(record)
 
     def pause(self) -> None:
         """Close the files and keep the lock, so that a worker can append."""
-        with self._resumable():
+        with self.resumable():
             for appender in (self._outputs, self._records):
                 if appender is not None:
                     appender.close()
         self._outputs = self._records = None
 
     @contextmanager
-    def _resumable(self) -> Iterator[None]:
-        """A disk that is full stops the run but loses nothing of it: the error says how to go on."""
+    def resumable(self) -> Iterator[None]:
+        """A file that cannot be written stops the run but loses nothing of it: the error says how to go on."""
         try:
             yield
-        except DiskFull as error:
-            raise DiskFull(
-                f"{error}; what was recorded is kept, to go on type: specq run --resume {self.run_dir}"
-            ) from error
+        except (RunFailed, RunFolderError) as error:
+            raise type(error)(f"{error}; {self.how_to_go_on}") from error
+
+    @property
+    def how_to_go_on(self) -> str:
+        """What to type when the run was stopped."""
+        return how_to_go_on(self.run_dir)
 
     def finish(self) -> None:
         """Write done.json: from here on the run is complete."""
         self.pause()
         counts = {name: len(jsonl.read(self.run_dir / name)[0]) for name in (RECORDS, OUTPUTS)}
-        with self._resumable():
+        with self.resumable():
             jsonl.write_whole(self.run_dir / DONE, {"finished": utc_stamp(), "lines": counts})
 
     def close(self) -> None:
@@ -232,25 +228,3 @@ class Store:
 
     def _note(self, appender: jsonl.Appender, text: str) -> None:
         appender.append(to_json(Note(process=0, text=text)))
-
-    def _cut_uncommitted(self) -> None:
-        """A crash between an output and its record leaves an output at the end that counts for nothing."""
-        path = self.run_dir / OUTPUTS
-        if not path.exists():
-            return
-        generated = {(r.process, r.arm, r.prompt, r.repeat) for r in self.records() if isinstance(r, Generated)}
-        lines = path.read_bytes().split(b"\n")
-        torn = lines.pop()
-        cut = 0
-        while lines and _key(json.loads(lines[-1])) not in generated:
-            lines.pop()
-            cut += 1
-        if cut:
-            with path.open("r+b") as file:
-                file.truncate(sum(len(line) + 1 for line in lines))
-            also = f" and {len(torn)} bytes of a torn line" if torn else ""
-            self._note(self._open(), f"cut {cut} outputs without a record{also} from {OUTPUTS}")
-
-
-def _key(line: dict[str, Any]) -> Key:
-    return (int(line["process"]), str(line["arm"]), str(line["prompt"]), int(line["repeat"]))

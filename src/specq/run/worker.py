@@ -18,7 +18,7 @@ from specq.core.errors import Interrupted, SpecqError
 from specq.run.job import Job, Progress
 from specq.run.store import Store
 
-TASKS = ("measure", "memory", "audit")
+TASKS = ("quantize", "measure", "memory", "audit")
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -45,13 +45,16 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def _run(job: Job, task: str, arm: str) -> None:
+    from specq.run.artifacts import quantize
     from specq.run.audit import audit
     from specq.run.measure import measure
     from specq.run.memory import measure_memory
 
     if job.progress.should_stop():
         raise Interrupted("stopped")
-    if task == "measure":
+    if task == "quantize":
+        quantize(job, arm)
+    elif task == "measure":
         measure(job)
     elif task == "memory":
         measure_memory(job, arm)
@@ -67,7 +70,7 @@ def _private_stdout(parent: int) -> Progress:
 
 
 def _stop_on_signals(progress: Progress) -> None:
-    """The first Ctrl-C or SIGTERM lets the sample under way finish; a second Ctrl-C does not."""
+    """The first Ctrl-C, SIGTERM or SIGHUP lets the sample under way finish; a second Ctrl-C does not."""
 
     def stop(number: int, frame: FrameType | None) -> None:
         progress.stopped = True
@@ -78,6 +81,9 @@ def _stop_on_signals(progress: Progress) -> None:
 
     signal.signal(signal.SIGINT, stop)
     signal.signal(signal.SIGTERM, stop_softly)
+    # Under nohup a terminal that goes away stops nothing.
+    if signal.getsignal(signal.SIGHUP) != signal.SIG_IGN:
+        signal.signal(signal.SIGHUP, stop_softly)
 
 
 if __name__ == "__main__":

@@ -8,6 +8,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from specq.core.errors import NonFiniteLogits
 from specq.decoding.drafters import Proposal
 from specq.decoding.sampling import Warper, draw
 from specq.decoding.session import Session, shallow
@@ -16,10 +17,17 @@ from specq.decoding.session import Session, shallow
 def choose(
     warper: Warper, ids: Sequence[int], logits: Tensor, stream: np.random.Generator, sampled: bool
 ) -> tuple[int, Tensor | None]:
-    """One draft token after ids from logits [1, V], and its q [1, V]; q is None for the argmax."""
-    if warper.greedy or not sampled:
-        return int(warper.argmax(ids, logits)), None
-    q = warper.probs(ids, logits)
+    """One draft token after ids from logits [1, V], and its q [1, V]; q is None for the argmax.
+
+    Raises:
+        NonFiniteLogits: the draft returned NaN or infinite logits.
+    """
+    try:
+        if warper.greedy or not sampled:
+            return int(warper.argmax(ids, logits)), None
+        q = warper.probs(ids, logits)
+    except NonFiniteLogits as error:
+        raise NonFiniteLogits(f"in the draft, {error}") from error
     return int(draw(q, torch.tensor([stream.random()], dtype=torch.float64))), q
 
 

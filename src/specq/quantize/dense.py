@@ -20,12 +20,32 @@ class PackedLinear(nn.Module):
     def __init__(self, linear: nn.Linear) -> None:
         super().__init__()
         self.in_features, self.out_features = linear.in_features, linear.out_features
-        self.bias = None if linear.bias is None else linear.bias.detach()
-        self._packed = torch.ops.mkldnn._reorder_linear_weight(linear.weight.detach(), ROWS_HINT)
+        self.register_buffer("bias", None if linear.bias is None else linear.bias.detach(), persistent=False)
+        self._packed: Tensor = torch.ops.mkldnn._reorder_linear_weight(linear.weight.detach(), ROWS_HINT)
+
+    bias: Tensor | None
+
+    @property
+    def dense_weight(self) -> Tensor:
+        """The weights [out_features, in_features] as they were, in memory of their own."""
+        return self._packed.to_dense()
+
+    @property
+    def weight_bytes(self) -> int:
+        """Bytes of the packed weights, without the layout's own padding."""
+        return self._packed.numel() * self._packed.element_size()
 
     def forward(self, x: Tensor) -> Tensor:
         """X [..., in_features] to [..., out_features]."""
         return torch.ops.mkldnn._linear_pointwise(x, self._packed, self.bias, "none", [], "")
+
+
+def blocked(linear: nn.Linear) -> nn.Module:
+    """The layer on packed weights where that gives the same bits on random input, else the layer itself."""
+    if not (_available() and type(linear) is nn.Linear and _packable(linear)):
+        return linear
+    twin = PackedLinear(linear)
+    return twin if _same(linear, twin) else linear
 
 
 def pack(model: nn.Module) -> int:
@@ -35,17 +55,17 @@ def pack(model: nn.Module) -> int:
     differs from the plain one on random input, at one row and at five, stays as it is.
     The memory of a replaced weight is freed, unless an embedding shares it.
     """
-    if not (torch.backends.mkldnn.is_available() and hasattr(torch.ops.mkldnn, "_linear_pointwise")):
-        return 0
     packed = 0
     for parent in list(model.modules()):
         for name, child in list(parent.named_children()):
-            if type(child) is nn.Linear and _packable(child):
-                twin = PackedLinear(child)
-                if _same(child, twin):
-                    setattr(parent, name, twin)
-                    packed += 1
+            if isinstance(child, nn.Linear) and (twin := blocked(child)) is not child:
+                setattr(parent, name, twin)
+                packed += 1
     return packed
+
+
+def _available() -> bool:
+    return torch.backends.mkldnn.is_available() and hasattr(torch.ops.mkldnn, "_linear_pointwise")
 
 
 def _packable(linear: nn.Linear) -> bool:

@@ -7,8 +7,8 @@ import torch
 from torch import nn
 
 import tiny_models as tiny
-from specq.engines import packing
 from specq.engines.hf import HFEngine
+from specq.quantize import dense as packing
 
 pytestmark = [
     pytest.mark.usefixtures("one_thread"),

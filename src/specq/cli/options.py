@@ -1,0 +1,17 @@
+"""Arguments and options that several commands share."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+File = Annotated[Path, typer.Argument(metavar="FILE", help="Experiment file (TOML).")]
+RunArgument = Annotated[str, typer.Argument(metavar="RUN", help="A run's folder, or its name under --out.")]
+Set = Annotated[list[str] | None, typer.Option("--set", metavar="KEY=VALUE", help="Override any key; repeatable.")]
+Smoke = Annotated[bool, typer.Option("--smoke", help="A minute-long version: few prompts, few tokens, one turn.")]
+Json = Annotated[bool, typer.Option("--json", help="Print one JSON object instead of tables.")]
+Out = Annotated[Path, typer.Option("--out", metavar="DIR", help="Where runs are kept.")]
+Gate = Annotated[bool, typer.Option("--gate", help="Exit with 3 when an audit or the floor is not met.")]
+Revision = Annotated[str | None, typer.Option("--revision", help="Commit, branch or tag of a hub id.")]

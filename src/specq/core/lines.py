@@ -1,0 +1,77 @@
+"""From the lines of records.jsonl and outputs.jsonl to objects; a damaged line is refused as file:line."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any, TypeVar
+
+from specq.core import jsonl, typed
+from specq.core.errors import RunFolderError
+from specq.core.records import KINDS, Generated, Output, Record, StepRow
+
+T = TypeVar("T")
+
+
+def from_json(value: Mapping[str, Any]) -> Record:
+    """The record of a JSON object.
+
+    Raises:
+        RunFolderError: the kind is unknown, a field is missing or unknown (another specq wrote it),
+            or a value is not of its field's type.
+    """
+    cls = KINDS.get(str(value.get("kind")))
+    if cls is None:
+        raise RunFolderError(
+            f"unknown record kind {value.get('kind')!r}: edited, or written by another version of specq"
+        )
+    return _made(cls, {name: item for name, item in value.items() if name != "kind"})
+
+
+def read(path: Path) -> tuple[list[tuple[int, Record]], int]:
+    """The records of a records.jsonl with their line numbers, and the bytes of a torn last line.
+
+    Raises:
+        RunFolderError: a line before the last is damaged; the message names it as file:line.
+    """
+    lines, torn = jsonl.read(path)
+    return [(number, _at(path, number, from_json, line)) for number, line in lines], torn
+
+
+def read_outputs(path: Path) -> tuple[list[tuple[int, Output]], int]:
+    """The lines of an outputs.jsonl with their numbers, and the bytes of a torn last line.
+
+    Raises:
+        RunFolderError: as `read`.
+    """
+    lines, torn = jsonl.read(path)
+    return [(number, _at(path, number, lambda line: _made(Output, line), line)) for number, line in lines], torn
+
+
+def _at(path: Path, number: int, make: Callable[[dict[str, Any]], T], line: dict[str, Any]) -> T:
+    try:
+        return make(line)
+    except RunFolderError as error:
+        raise jsonl.damaged(path, number, str(error)) from error
+
+
+def _made(cls: type[T], line: Mapping[str, Any]) -> T:
+    name = cls.__name__
+    kinds = typed.fields_of(cls)
+    if extra := [key for key in line if key not in kinds]:
+        raise RunFolderError(f"{name} has unknown fields {sorted(extra)}: another version of specq wrote this run")
+    given = {key: typed.tuples(item) for key, item in line.items()}
+    for key, item in given.items():
+        if not typed.fits(item, kinds[key]):
+            raise RunFolderError(f"{name}.{key} is {_short(line[key])}, allowed is {typed.in_words(kinds[key])}")
+    if cls is Generated:
+        given["steps"] = tuple(StepRow(*row) for row in given.get("steps", ()))
+    try:
+        return cls(**given)
+    except TypeError as error:
+        raise RunFolderError(f"{name} is incomplete: {error}") from error
+
+
+def _short(value: Any) -> str:
+    text = repr(value)
+    return text if len(text) <= 60 else f"{text[:60]}..."

@@ -1,0 +1,136 @@
+"""What proves a sampled run of the MLX engine: its text and steps against their laws, and draws against theirs."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+import mlx.core as mx
+import numpy as np
+import torch
+from mlx_lm.models.cache import trim_prompt_cache
+
+from specq.core.hashes import seed_of
+from specq.core.records import Divergence, FirstTokens, Sampled
+from specq.core.types import DraftSpec, Generation, Prompt, Sampling
+from specq.decoding import audit
+from specq.decoding.sampling import Warper
+from specq.engines.mlx_decoder import MLXDecoder, make_processors, make_sampler
+
+if TYPE_CHECKING:
+    from specq.engines.mlx import MLXTarget
+
+CELLS = 8
+"""How many of the likeliest tokens are counted by themselves."""
+
+
+def sampled(
+    target: MLXTarget,
+    arm: str,
+    prompt: Prompt,
+    repeat: int,
+    generation: Generation,
+    draft: DraftSpec | None,
+    sampling: Sampling,
+) -> Sampled:
+    """A sampled text under the target's law, and the steps that the draft's law expects for it."""
+    warper, ids = target.warper(prompt, sampling), generation.ids
+    rows, vocabulary = target.rows(len(ids)), target.facts.vocab
+    law = audit.text_law(target.session(), warper, prompt.ids, ids, rows, vocabulary)
+    mean, variance = float(len(ids) - 1), 0.0
+    if draft is not None:
+        session = target.session(target.draft_model(draft))
+        drafted = audit.text_law(session, warper, prompt.ids, ids, rows, vocabulary)
+        # Where mlx-lm drafts one token more at the very end, no step is saved by it: the law of steps is the same.
+        mean, variance = audit.expected_steps(draft.rule, draft.k, law, drafted)
+    inside = law.p > 0
+    return Sampled(
+        arm=arm,
+        prompt=prompt.id,
+        repeat=repeat,
+        positions=len(ids),
+        outside=int((~inside).sum()),
+        surprise=float((-np.log(law.p[inside]) - law.entropy[inside]).sum()),
+        surprise_variance=float(law.variance[inside].sum()),
+        steps=len(generation.steps),
+        steps_mean=mean,
+        steps_variance=variance,
+    )
+
+
+def first_tokens(
+    target: MLXTarget, arm: str, prompt: Prompt, draft: DraftSpec | None, sampling: Sampling, draws: int
+) -> FirstTokens:
+    """The first token of a step over `draws` seeds, after the prompt's likeliest token, against its exact law.
+
+    With a draft, each draw is a block of mlx-lm's own loop on caches that are rolled back after it; without one,
+    the draws share one pass.
+    """
+    session, warper = target.session(), target.warper(prompt, sampling)
+    best = int(warper.argmax(prompt.ids, session.forward(prompt.ids, last_only=True)))
+    longer = audit.continued(prompt, best)
+    logits = session.forward([best])
+    p = warper.probs(longer.ids, logits)[0].double()
+    likeliest = p.topk(min(CELLS, int((p > 0).sum())))
+    tokens = _drawn(target, longer, draft, sampling, draws, logits)
+    counts = {int(token): tokens.count(int(token)) for token in likeliest.indices}
+    values = [float(value) for value in likeliest.values]
+    return FirstTokens(
+        arm=arm,
+        prompt=prompt.id,
+        draws=draws,
+        cells=(*counts, -1),
+        counts=(*counts.values(), draws - sum(counts.values())),
+        expected=(*values, max(0.0, 1.0 - sum(values))),
+        proposed=0 if draft is None else draws,
+    )
+
+
+def _drawn(
+    target: MLXTarget, longer: Prompt, draft: DraftSpec | None, sampling: Sampling, draws: int, logits: torch.Tensor
+) -> list[int]:
+    sampler = make_sampler(sampling, target.facts.vocab)
+    # The prompt's own length decides how many tokens count as new.
+    processors = make_processors(sampling, longer.ids[:-1], target.ends(sampling))
+    seeds = [seed_of(sampling.seed, "first tokens", i) for i in range(draws)]
+    if draft is None:
+        scores = mx.array(logits.numpy())
+        for processor in processors:
+            scores = processor(mx.array(list(longer.ids)), scores)
+        logprobs = scores - mx.logsumexp(scores, axis=-1, keepdims=True)
+        found = []
+        for seed in seeds:
+            mx.random.seed(seed)
+            found.append(int(sampler(logprobs).item()))
+        return found
+    decoder = MLXDecoder(target, draft)
+    before, last = longer.ids[:-1], mx.array([longer.ids[-1]], mx.uint32)
+    kvs = (target.kv, target.draft_model(draft).kv)
+    caches = [kv.new() for kv in kvs]
+    for kv, cache in zip(kvs, caches, strict=True):
+        mx.eval(kv.prefill(cache, before))
+    found = []
+    for seed in seeds:
+        mx.random.seed(seed)
+        stepped = decoder.block(caches[0], caches[1], last, before, draft.k + 1, sampler, processors)
+        found.append(next(stepped)[0])
+        stepped.close()
+        for cache in caches:
+            trim_prompt_cache(cache, cache[0].offset - len(before))
+    return found
+
+
+@torch.inference_mode()
+def divergence(target: MLXTarget, arm: str, prompt: Prompt, ids: Sequence[int], baseline: MLXTarget) -> Divergence:
+    """KL of the baseline's next-token laws against the target's along `ids`, before any warping."""
+    plain = Warper(Sampling(), prompt_tokens=len(prompt.ids), eos_ids=())
+    mine, base = (
+        audit.along(one.session(), plain, prompt.ids, ids, one.rows(audit.SCORE_ROWS)) for one in (target, baseline)
+    )
+    total, worst, agreed = 0.0, 0.0, 0
+    for q, p in zip(mine, base, strict=True):
+        log_p, log_q = (scores[0].double().log_softmax(dim=-1) for scores in (p, q))
+        kl = max(0.0, float((log_p.exp() * (log_p - log_q)).sum()))
+        total, worst = total + kl, max(worst, kl)
+        agreed += int(p.argmax()) == int(q.argmax())
+    return Divergence(arm=arm, prompt=prompt.id, positions=len(ids), kl_sum=total, kl_worst=worst, agreed=agreed)

@@ -1,0 +1,182 @@
+"""Integer weights as compressed-tensors folders hold them (`pack-quantized`), read without that library.
+
+The layout, from compressed-tensors' pack_quantized: values of `bits` bits, offset by half their range, fill
+int32 words without gaps, little end first, along the columns (zero points along the rows).
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from specq.core.errors import ModelError
+from specq.quantize.recipes import ROW
+
+FORMAT = "pack-quantized"
+PARTS = ("weight_packed", "weight_scale", "weight_shape", "weight_zero_point", "weight_g_idx")
+GROUPED = ("group", "tensor_group")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Grid:
+    """How a layer's weights were rounded: bits, columns a scale (0: one scale a row), with a zero point or not."""
+
+    bits: int
+    group_size: int
+    symmetric: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class IntWeights:
+    """A layer's integers: w[n, k] = (q[n, k] - zeros[n, g(k)]) * scales[n, g(k)].
+
+    `q` [N, K] and `zeros` [N, G] are int8 and run from -2^(bits-1) to 2^(bits-1) - 1; `scales` [N, G] are
+    floats; `zeros` is None on a symmetric grid. g(k) = k // (K / G), or `order[k]` where `order` [K] int64
+    is set: columns that were sorted by activation before they were grouped.
+    """
+
+    grid: Grid
+    q: Tensor
+    scales: Tensor
+    zeros: Tensor | None = None
+    order: Tensor | None = None
+
+    def dense(self, dtype: torch.dtype) -> Tensor:
+        """The weights [N, K]: scales are cast to `dtype` first, then all arithmetic is in it.
+
+        That is the order in which transformers loads and compressed-tensors dequantizes, so the bits agree.
+        """
+        scales = self.scales.to(dtype)
+        zeros = None if self.zeros is None else self.zeros.to(dtype)
+        if self.order is not None:
+            scales, zeros = scales[:, self.order], None if zeros is None else zeros[:, self.order]
+        groups = scales.shape[1]
+        values = self.q.to(dtype).view(self.q.shape[0], groups, -1)
+        if zeros is not None:
+            values = values - zeros[..., None]
+        return (values * scales[..., None]).view(self.q.shape)
+
+
+def grids(config: Mapping[str, Any], names: Iterable[str]) -> dict[str, Grid]:
+    """The grid of each named linear layer by a compressed-tensors `quantization_config`.
+
+    A layer's group is the first that targets it: by class ("Linear"), by name, or by "re:" and a regular expression.
+
+    Raises:
+        ModelError: no group targets a layer, or its integers are of a kind that is not read here.
+    """
+    groups = [group for group in (config.get("config_groups") or {}).values() if group.get("weights")]
+    found = {}
+    for name in names:
+        weights = next((g["weights"] for g in groups if _targets(g.get("targets") or (), name)), None)
+        if weights is None:
+            raise ModelError(f"{name} has packed weights, but no group of quantization_config targets it")
+        strategy = str(weights.get("strategy") or ("group" if weights.get("group_size") else "channel"))
+        bits = int(weights["num_bits"])
+        if weights.get("type", "int") != "int" or not 1 <= bits <= 8 or strategy not in (*GROUPED, "channel"):
+            raise ModelError(
+                f"{name} holds {bits}-bit {weights.get('type', 'int')} weights by {strategy}: "
+                "read here are integers of 1 to 8 bits by group or channel"
+            )
+        size = int(weights["group_size"]) if strategy in GROUPED else ROW
+        found[name] = Grid(bits=bits, group_size=size, symmetric=bool(weights.get("symmetric", True)))
+    return found
+
+
+def _targets(targets: Iterable[str], name: str) -> bool:
+    return any(
+        target == "Linear" or name == target or (target.startswith("re:") and re.match(target[3:], name))
+        for target in targets
+    )
+
+
+def assemble(name: str, grid: Grid, parts: Mapping[str, Tensor]) -> IntWeights:
+    """A layer from its tensors as stored; the keys of `parts` are the names of PARTS.
+
+    Raises:
+        ModelError: a tensor is missing, or shapes do not fit one another.
+    """
+    needed = PARTS[:3] if grid.symmetric else PARTS[:4]
+    if missing := [part for part in needed if part not in parts]:
+        raise ModelError(f"{name} lacks {missing[0]}: copy the folder again, or quantize the model anew")
+    rows, columns = (int(n) for n in parts["weight_shape"])
+    scales, words = parts["weight_scale"], parts["weight_packed"]
+    scales = scales.view(rows, -1) if scales.numel() % max(rows, 1) == 0 else scales
+    groups = 1 if grid.group_size == ROW else -(-columns // grid.group_size)
+    if tuple(scales.shape) != (rows, groups) or columns % groups:
+        raise ModelError(f"{name} has scales {list(scales.shape)}, expected [{rows}, {groups}] for {rows} x {columns}")
+    if tuple(words.shape) != (rows, _words(columns, grid.bits)):
+        raise ModelError(
+            f"{name} has packed words {list(words.shape)}, expected [{rows}, {_words(columns, grid.bits)}] "
+            f"for {rows} x {columns} at {grid.bits} bits"
+        )
+    zeros = None
+    if not grid.symmetric:
+        stored = parts["weight_zero_point"]
+        if tuple(stored.shape) != (_words(rows, grid.bits), groups):
+            raise ModelError(f"{name} has zero points {list(stored.shape)}, which do not fit {rows} x {groups} scales")
+        zeros = unpack(stored.t().contiguous(), grid.bits, rows).t().contiguous()
+    return IntWeights(
+        grid=grid,
+        q=unpack(words, grid.bits, columns),
+        scales=scales,
+        zeros=zeros,
+        order=_order(parts.get("weight_g_idx"), columns // groups),
+    )
+
+
+def _words(count: int, bits: int) -> int:
+    return -(-count * bits // 32)
+
+
+def _order(index: Tensor | None, size: int) -> Tensor | None:
+    """The group of each column where that is not simply one group after the other."""
+    if index is None or bool((index < 0).any()):
+        # Some writers store -1 everywhere for "no order".
+        return None
+    plain = torch.arange(len(index)) // size
+    return None if torch.equal(index.long(), plain) else index.long()
+
+
+def unpack(words: Tensor, bits: int, count: int) -> Tensor:
+    """Signed values [R, count] int8 from int32 words [R, ceil(count * bits / 32)]."""
+    raw = words.contiguous().view(torch.uint8)
+    # Whole values a byte where bits divide 8; else bit by bit, since values straddle bytes.
+    size = bits if 8 % bits == 0 else 1
+    shifts = torch.arange(0, 8, size, dtype=torch.uint8)
+    pieces = ((raw[..., None] >> shifts) & (2**size - 1)).flatten(-2)[:, : count * bits // size]
+    if size != bits:
+        pieces = (pieces.view(len(pieces), count, bits) << torch.arange(bits, dtype=torch.uint8)).sum(
+            -1, dtype=torch.uint8
+        )
+    return (pieces.to(torch.int16) - 2 ** (bits - 1)).to(torch.int8)
+
+
+def split(names: Iterable[str]) -> Iterator[tuple[str, str]]:
+    """Layer and part of each tensor name that belongs to a packed layer."""
+    known = set(names)
+    for name in known:
+        layer, _, part = name.rpartition(".")
+        if part in PARTS and f"{layer}.weight_packed" in known:
+            yield layer, part
+
+
+@torch.no_grad()
+def round_to_nearest(weight: Tensor, bits: int, group_size: int) -> IntWeights:
+    """Weights [N, K] on a symmetric grid, as llmcompressor's QuantizationModifier rounds them.
+
+    The scale is the largest magnitude over half the range of integers, (2^bits - 1) / 2; all arithmetic is in
+    the weights' own dtype. Groups must divide K; `group_size` 0 is one scale a row.
+    """
+    size = group_size or weight.shape[1]
+    grouped = weight.view(weight.shape[0], -1, size)
+    low, high = -(2 ** (bits - 1)), 2 ** (bits - 1) - 1
+    scales = grouped.abs().amax(-1) / torch.tensor((high - low) / 2, dtype=weight.dtype)
+    scales = torch.where(scales == 0, torch.finfo(weight.dtype).eps, scales)
+    q = (grouped / scales[..., None]).clamp_(low, high).round_().to(torch.int8).view(weight.shape)
+    return IntWeights(grid=Grid(bits=bits, group_size=group_size, symmetric=True), q=q, scales=scales)

@@ -1,0 +1,180 @@
+"""Putting packed layers into a model, and counting what it then holds."""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Literal
+
+import torch
+from torch import nn
+from transformers import PreTrainedModel
+
+from specq.quantize.dense import PackedLinear, blocked
+from specq.quantize.kernels import NONE, KernelLinear, kernel_of, set_many
+from specq.quantize.packed import IntWeights, round_to_nearest
+from specq.quantize.recipes import ROW
+
+Prefill = Literal["dense", "packed"]
+PREFILLS: tuple[Prefill, ...] = ("dense", "packed")
+# The kernels add up in float32 and the dense layers round their weights: both lie well within this of each other.
+_LARGEST_ERROR = 0.01
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Quantized:
+    """A model on quantized weights.
+
+    `format` is the folder's own word, or "in memory". `kernels` names the packed kernel of each quantized layer,
+    or says "no kernel here: " and why. `dense_from` holds, for each kind of layer, the row count from which the
+    way for many rows takes over (None: never). `bytes_held` counts everything that stays in memory, dense twins too.
+    """
+
+    model: PreTrainedModel
+    format: str
+    kernels: Mapping[str, str]
+    dense_from: Mapping[str, int | None]
+    bytes_held: int
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """One line for each kernel or reason why there is none, with its layers counted, then the row counts."""
+        counted = Counter(self.kernels.values())
+        return (
+            *(f"{count} layers: {kernel}" for kernel, count in sorted(counted.items())),
+            *(f"{kind}: {_many(rows)}" for kind, rows in self.dense_from.items()),
+        )
+
+
+def _many(rows: int | None) -> str:
+    return "packed at any row count" if rows is None else f"dense from {rows} rows on (measured)"
+
+
+class Swap:
+    """Replaces linear layers of a model by packed ones, one after the other.
+
+    `kernels` maps the name of each layer that was put to its kernel, or to "no kernel here: " and why.
+    """
+
+    def __init__(self, model: PreTrainedModel, prefill: Prefill, kernels: dict[str, str]) -> None:
+        self.model, self.prefill, self.kernels = model, prefill, kernels
+        self._put: dict[str, list[KernelLinear]] = defaultdict(list)
+
+    def put(self, name: str, weights: IntWeights, *, dequantized: bool = False) -> None:
+        """Run a layer on its integers; one that no kernel holds becomes dense and dequantized.
+
+        `dequantized`: the layer has the dequantized weights already.
+        """
+        try:
+            old = self.model.get_submodule(name)
+        except AttributeError:
+            self.kernels[name] = f"{NONE}transformers merges this layer with others"
+            return
+        if not isinstance(old, nn.Linear | PackedLinear):
+            self.kernels[name] = f"{NONE}{type(old).__name__} is no plain linear layer"
+            return
+        plain = old if dequantized and isinstance(old, nn.Linear) else _plain(old, weights)
+        device = plain.weight.device.type
+        kernel = kernel_of(weights, device=device, dtype=plain.weight.dtype)
+        new: nn.Module = plain
+        if not kernel.startswith(NONE):
+            fast = KernelLinear(weights, kernel, bias=plain.bias, device=device)
+            if _agrees(fast, plain):
+                fast.dense = blocked(plain) if self.prefill == "dense" else None
+                self._put[f"{kernel} {fast.out_features} x {fast.in_features}"].append(fast)
+                new = fast
+            else:
+                kernel = f"{NONE}torch's kernel gives other numbers than the dequantized layer"
+        self.kernels[name] = kernel
+        parent, _, last = name.rpartition(".")
+        setattr(self.model.get_submodule(parent), last, new)
+
+    def round_head(self) -> None:
+        """Round a head in floats to 8 bits, one scale a row; a head on integers stays as it is."""
+        head = self.model.get_output_embeddings()
+        if isinstance(head, nn.Linear | PackedLinear):
+            name = next(name for name, module in self.model.named_modules() if module is head)
+            if name not in self.kernels:
+                self.put(name, round_to_nearest(weight_of(head), 8, ROW))
+
+    def measure(self) -> dict[str, int | None]:
+        """Set and return, for each kind of layer, from which row count on the way for many rows is faster."""
+        found = {kind: set_many(layers) for kind, layers in sorted(self._put.items())}
+        for kind, layers in self._put.items():
+            if found[kind] is None:
+                for layer in layers:
+                    layer.dense = None
+        return found
+
+    def result(self, name: str) -> Quantized:
+        """What was made, in a format of that name, with the row counts measured."""
+        return Quantized(
+            model=self.model,
+            format=name,
+            kernels=self.kernels,
+            dense_from=self.measure(),
+            bytes_held=held_bytes(self.model),
+        )
+
+
+def weight_of(linear: nn.Linear | PackedLinear) -> torch.Tensor:
+    """The weights [out_features, in_features] of a dense layer in either layout."""
+    return linear.dense_weight if isinstance(linear, PackedLinear) else linear.weight.detach()
+
+
+def _plain(old: nn.Linear | PackedLinear, weights: IntWeights) -> nn.Linear:
+    dtype = torch.bfloat16 if isinstance(old, PackedLinear) else old.weight.dtype
+    device = torch.device("cpu") if isinstance(old, PackedLinear) else old.weight.device
+    plain = nn.Linear(old.in_features, old.out_features, bias=False, device="meta")
+    plain.weight = nn.Parameter(weights.dense(dtype).to(device), requires_grad=False)
+    if old.bias is not None:
+        plain.bias = nn.Parameter(old.bias.detach(), requires_grad=False)
+    return plain
+
+
+@torch.inference_mode()
+def _agrees(fast: KernelLinear, plain: nn.Linear) -> bool:
+    generator = torch.Generator().manual_seed(0)
+    for rows in (1, 5):
+        x = torch.randn(rows, fast.in_features, generator=generator).to(plain.weight)
+        right, found = plain(x).float(), fast(x).float()
+        # Not-a-number compares false, so it never agrees.
+        if not bool((found - right).norm() <= _LARGEST_ERROR * right.norm()):
+            return False
+    return True
+
+
+def held_bytes(model: nn.Module) -> int:
+    """Bytes of all weights and buffers that a model holds, each piece of memory once, dense twins included."""
+    held: dict[int, int] = {}
+    total = 0
+    for module in model.modules():
+        if isinstance(module, PackedLinear):
+            total += module.weight_bytes
+        for tensor in (*module._parameters.values(), *module._buffers.values()):
+            if tensor is not None:
+                storage = tensor.untyped_storage()
+                held[storage.data_ptr()] = storage.nbytes()
+    return total + sum(held.values())
+
+
+def read_bytes(model: PreTrainedModel) -> int:
+    """Bytes of weights that one decode step of one row reads: dense twins and the input embedding are left out.
+
+    Of a mixture's experts all count.
+    """
+    skipped = {id(model.get_input_embeddings())}
+    skipped |= {id(module.dense) for module in model.modules() if isinstance(module, KernelLinear)}
+    held: dict[int, int] = {}
+    total = 0
+    for module in model.modules():
+        if id(module) in skipped:
+            continue
+        if isinstance(module, PackedLinear):
+            total += module.weight_bytes
+        for tensor in (*module._parameters.values(), *module._buffers.values()):
+            if tensor is not None:
+                storage = tensor.untyped_storage()
+                held[storage.data_ptr()] = storage.nbytes()
+    return total + sum(held.values())

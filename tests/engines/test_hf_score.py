@@ -1,0 +1,69 @@
+"""Given tokens under a model: their log-probabilities, and the audit of a target that takes one at a time."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import torch
+
+import tiny_models as tiny
+from specq.core.errors import PromptError
+from specq.core.types import Sampling
+from specq.decoding import audit
+from specq.decoding.session import Session
+from specq.stats.counts import g_test
+
+NEW = 32
+WARM = Sampling(temperature=0.8, top_p=0.9, max_new_tokens=NEW, ignore_eos=True)
+PROMPT = tiny.prompt("abc abc, abd abc, abc ab")
+
+
+@pytest.mark.parametrize("kind", [*tiny.DENSE, "window", "conv", "hybrid"])
+@pytest.mark.parametrize("new", [1, 2, 70])
+def test_scores_of_given_tokens_are_those_of_another_position_or_chunk(target_of, kind, new):
+    target = target_of(kind)
+    text = np.random.default_rng(3).integers(4, tiny.V, size=new).tolist()
+    found = target.score(PROMPT.ids, text)
+    with torch.inference_mode():
+        logits = target.model(input_ids=torch.tensor([[*PROMPT.ids, *text]]), use_cache=False).logits[0]
+    rows = logits[len(PROMPT.ids) - 1 : -1].double()
+    want = rows.log_softmax(dim=-1)[torch.arange(new), text]
+    assert (found.logprobs.dtype, found.argmax.dtype) == (np.float64, np.int64)
+    assert found.logprobs == pytest.approx(want.numpy(), abs=1e-3)
+    assert found.argmax.tolist() == rows.argmax(dim=-1).tolist()
+
+
+def test_scores_hold_the_logits_of_a_whole_text(target_of, monkeypatch):
+    target, fed = target_of("llama"), []
+    honest = Session.forward
+
+    def forward(self, ids, *, last_only=False):
+        fed.append(1 if last_only else len(ids))
+        return honest(self, ids, last_only=last_only)
+
+    monkeypatch.setattr(Session, "forward", forward)
+    target.score(PROMPT.ids, [5] * 150)
+    assert max(fed) == audit.SCORE_ROWS
+
+
+def test_scores_of_no_prompt_or_no_tokens(target_of):
+    target = target_of("llama")
+    assert target.score((4,), ()).logprobs.shape == (0,)
+    with pytest.raises(PromptError, match="the prompt is empty"):
+        target.score((), (4,))
+
+
+@pytest.mark.parametrize("sampling", [tiny.greedy(NEW), WARM])
+def test_a_recurrent_target_fails_its_own_audit(target_of, sampling):
+    """A block pass is another function of a recurrent state, so its text is scored token by token."""
+    target = target_of("hybrid")
+    answer = target.decoder(None).generate([PROMPT], sampling)[0]
+    if sampling.temperature == 0:
+        noise = target.gap_noise(PROMPT, answer.ids, 5)
+        assert (noise.rows, noise.ties, max(noise.moves)) == (1, 0, 0.0)
+    else:
+        record = target.audit_sampled("a", PROMPT, 0, answer, None, sampling)
+        assert record.outside == 0
+        assert abs(record.surprise) < 4 * record.surprise_variance**0.5
+        first = target.first_tokens("a", PROMPT, None, sampling, 240)
+        assert g_test(first.counts, first.expected) > 1e-3

@@ -1,0 +1,119 @@
+"""A model's own quantized twin must be what the same rounding on disk is, and copy nothing that it can share."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import packed_folders as folders
+import pytest
+import torch
+import transformers
+
+import tiny_models as tiny
+from specq.core.errors import ConfigError, Unsupported
+from specq.models.quiet import quiet
+from specq.quantize.dense import PackedLinear, pack
+from specq.quantize.in_memory import quantize_in_memory
+from specq.quantize.kernels import NONE, KernelLinear
+from specq.quantize.load import load_quantized
+from specq.quantize.replace import held_bytes
+
+pytestmark = pytest.mark.usefixtures("one_thread")
+IDS = torch.tensor([tiny.prompt("a quick test, a quicker test").ids])
+
+
+@pytest.fixture(autouse=True)
+def hush():
+    with quiet():
+        yield
+
+
+def source(path: Path, **changes) -> transformers.PreTrainedModel:
+    """The bfloat16 model that the folders were made from, loaded as any model is."""
+    tiny.save(path / "source", tiny.make("llama", **folders.SMALL, **changes), dtype=torch.bfloat16)
+    return transformers.AutoModelForCausalLM.from_pretrained(path / "source", dtype=torch.bfloat16).eval()
+
+
+@torch.inference_mode()
+def logits(model: transformers.PreTrainedModel, ids: torch.Tensor = IDS) -> torch.Tensor:
+    return model(input_ids=ids).logits.float()
+
+
+@pytest.mark.parametrize("is_packed", [True, False])
+@pytest.mark.parametrize(("bits", "group"), [(8, None), (4, 32)])
+def test_a_self_draft_is_not_the_folder_of_the_same_rounding(tmp_path, bits, group, is_packed):
+    path = folders.write(tmp_path, bits=bits, group=group or 0)
+    model = source(tmp_path)
+    if is_packed:
+        pack(model)
+    before = logits(model)
+    draft = quantize_in_memory(model, bits=bits, group_size=group, prefill="packed")
+    right = load_quantized(path, dtype="bfloat16", prefill="packed")
+    for ids in (IDS[:, :1], IDS[:, :7]):
+        assert torch.equal(logits(draft.model, ids), logits(right.model, ids))
+    assert dict(draft.kernels) == dict(right.kernels)
+    assert torch.equal(logits(model), before)
+    assert not any(isinstance(module, KernelLinear) for module in model.modules())
+
+
+@pytest.mark.parametrize("head", [False, True])
+@pytest.mark.parametrize("tied", [False, True])
+def test_a_self_draft_copies_what_it_could_share(tmp_path, head, tied):
+    model = source(tmp_path, tie_word_embeddings=tied)
+    draft = quantize_in_memory(model, bits=8, head=head, prefill="packed")
+    mine, theirs = dict(draft.model.named_parameters()), dict(model.named_parameters())
+    shared = {name for name in mine if mine[name] is theirs[name]}
+    assert shared == set(mine)
+    assert any("norm" in name for name in shared)
+    assert draft.model.get_input_embeddings().weight is model.get_input_embeddings().weight
+    top = draft.model.get_output_embeddings()
+    assert isinstance(top, KernelLinear if head else torch.nn.Linear)
+    assert ("lm_head" in draft.kernels) == head
+    assert model.get_output_embeddings() is not top
+    assert held_bytes(model) > draft.bytes_held or tied
+
+
+def test_a_self_draft_of_a_float32_model_is_not_its_yardstick(tmp_path):
+    path = folders.write(tmp_path, bits=8, dtype=torch.float32)
+    draft = quantize_in_memory(tiny.make("llama", **folders.SMALL), bits=8)
+    assert torch.equal(logits(draft.model), logits(load_quantized(path, dtype="float32").model))
+    assert set(draft.kernels.values()) == {f"{NONE}the kernels compute in bfloat16, not float32"}
+
+
+def test_an_impossible_self_draft_is_made(tmp_path):
+    model = tiny.make("llama", **folders.SMALL).to(torch.bfloat16)
+    with pytest.raises(ConfigError, match="takes 8 or 4"):
+        quantize_in_memory(model, bits=3)
+    with pytest.raises(ConfigError, match=r"group_size = 64 does not divide 96 columns of 2 layers"):
+        quantize_in_memory(model, bits=4, group_size=64)
+    with pytest.raises(Unsupported, match="quantized already"):
+        quantize_in_memory(load_quantized(folders.write(tmp_path, bits=4, group=32)).model, bits=8)
+
+
+def test_a_self_draft_rounds_otherwise_than_llmcompressor(tmp_path):
+    from llmcompressor import oneshot
+    from llmcompressor.modifiers.quantization import QuantizationModifier
+
+    model = source(tmp_path)
+    weights = {"num_bits": 4, "type": "int", "symmetric": True, "strategy": "group", "group_size": 32}
+    recipe = QuantizationModifier(
+        config_groups={"group_0": {"targets": ["Linear"], "weights": weights}}, ignore=["lm_head"]
+    )
+    oneshot(model=model, recipe=recipe, output_dir=str(tmp_path / "out"))
+    theirs = load_quantized(tmp_path / "out", dtype="bfloat16", prefill="packed")
+    mine = quantize_in_memory(source(tmp_path), bits=4, group_size=32, prefill="packed")
+    assert mine.kernels == theirs.kernels
+    for name in mine.kernels:
+        a, b = mine.model.get_submodule(name), theirs.model.get_submodule(name)
+        assert torch.equal(a.packed, b.packed), name
+        assert torch.equal(a.scales, b.scales), name
+
+
+@pytest.mark.parametrize("kind", ["llama", "qwen2"])
+def test_packed_twins_are_missed_when_counting(kind):
+    model = tiny.make(kind, **folders.SMALL, tie_word_embeddings=False).to(torch.bfloat16)
+    before = held_bytes(model)
+    if not pack(model):
+        pytest.skip("this torch has no oneDNN, so nothing is packed")
+    assert isinstance(model.lm_head, PackedLinear)
+    assert held_bytes(model) == before
