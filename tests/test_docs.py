@@ -24,10 +24,13 @@ from specq.core import errors, records
 from specq.core.records import Canary, Memory
 from specq.experiment import config, schema
 from specq.experiment.levers import Lever
+from specq.quantize import audit_rows, recipes
+from specq.quantize.audited import CalibrationUsed, QuantAudit
 from specq.run import runner
 
 sys.path.insert(0, str(Path(__file__).parent / "report"))
 sys.path.insert(0, str(Path(__file__).parent / "run"))
+import quantized_runs
 import report_runs
 import run_fakes
 
@@ -173,7 +176,7 @@ def test_every_exported_function_is_in_the_doc_with_its_signature() -> None:
 @pytest.fixture
 def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A folder with the project's experiments and one finished run."""
-    for name in ("experiments", "evals"):
+    for name in ("experiments", "evals", "configs"):
         shutil.copytree(ROOT / name, tmp_path / name)
     report_runs.whole_run(tmp_path / "results" / "toy" / "20260101T000000Z-0a1b2c")
     monkeypatch.chdir(tmp_path)
@@ -225,7 +228,8 @@ def test_every_measure_is_in_the_doc_and_no_other(tmp_path: Path) -> None:
     more = [Memory(arm="lookup#1", peak_bytes=10**8, source="rss", prompt="e1", new_tokens=13)]
     canaries = [Canary(process=0, at_s=at, tpot_s=0.05) for at in (0.0, 1.0)]
     made = report.build(report_runs.whole_run(tmp_path / "run", more=[*more, *canaries]))
-    measures = [*made.workload, *(m for arm in made.arms for m in arm.measures.values())]
+    changed = report.build(quantized_runs.quantized_run(tmp_path / "quantized"))
+    measures = [*made.workload, *(m for arm in (*made.arms, *changed.arms) for m in arm.measures.values())]
     # A percentile or quantile stands beside its head.
     real = {
         re.sub(r"\[\d+\]", "[j]", re.sub(r"\[process \d+\]", "[process p]", m.name)).split(".")[0] for m in measures
@@ -240,6 +244,39 @@ def test_every_measure_is_in_the_doc_and_no_other(tmp_path: Path) -> None:
         for row in rows(text):
             assert all(units.get(name, row[1]) == row[1] for name in code(row[0])), row[0]
     assert [row[0].strip("`") for row in rows(told["Verdicts"])] == ["keep", "reject", "undecided", "invalid"]
+
+
+def test_every_method_is_in_the_doc_with_what_it_takes_and_no_other() -> None:
+    told = {row[0].strip("`"): row for row in rows(chapters(page("docs/quantize.md"))["Methods"])}
+    assert told.keys() == recipes.METHODS.keys()
+    for name, facts in recipes.METHODS.items():
+        _, tool, bits, groups, symmetric, text, _ = told[name]
+        assert tool == facts.tool
+        assert [int(word) for word in re.findall(r"\d+", bits)] == list(facts.bits), name
+        assert groups == ("any" if facts.groups is None else ", ".join(map(str, facts.groups))), name
+        assert symmetric == ", ".join(str(one).lower() for one in facts.symmetric), name
+        assert text == ("yes" if facts.calibrates else "no"), name
+
+
+def test_every_key_of_a_recipe_is_in_the_doc_with_its_default_and_no_other() -> None:
+    told = rows(chapters(page("docs/quantize.md"))["Recipe keys"])
+    fields = dataclasses.fields(recipes.Recipe)
+    assert [row[0].strip("`") for row in told] == [field.name for field in fields]
+    by_method = dict.fromkeys(("bits", "group_size", "symmetric", "mix"), "by method") | {"method": "required"}
+    for (_, given, _), field in zip(told, fields, strict=True):
+        plain = "none" if field.default is None else json.dumps(field.default, default=str)
+        assert given.strip("`") == by_method.get(field.name, plain), field.name
+
+
+def test_every_row_of_an_audit_is_in_the_doc_and_no_other() -> None:
+    fields = {field.name: None for field in dataclasses.fields(QuantAudit)}
+    used = CalibrationUsed(**{**dict.fromkeys((f.name for f in dataclasses.fields(CalibrationUsed)), 1), "source": "a"})  # type: ignore[arg-type]
+    pairs: Any = (("a", "why"),)
+    numbers: Any = dict.fromkeys(("asked", "bits_per_weight", "disk_bytes", "memory_bytes", "positions"), 1)
+    made: Any = {**fields, **numbers, "format": "f", "quantized": ("a",), "skipped": pairs, "fallen_back": pairs}
+    whole = QuantAudit(**{**made, "kernel": "k", "non_finite": (), "notes": ("n",), "calibration": used})
+    told = [row[0].strip("`") for row in rows(chapters(page("docs/quantize.md"))["The audit"])]
+    assert told == [label for label, _ in audit_rows.rows(whole)]
 
 
 def test_every_error_is_in_the_doc_with_its_exit_code_and_no_other() -> None:

@@ -8,7 +8,7 @@ import torch
 import tiny_models as tiny
 from specq.core.types import DraftSpec
 from specq.decoding.session import Session
-from specq.engines import hf_decoder
+from specq.engines import hf_target
 from specq.engines.hf import HFEngine
 from specq.report import audit as report
 
@@ -86,7 +86,7 @@ def test_a_clean_arm_diverges_in_bfloat16(target, prompts, plain, noise, arm):
 @pytest.mark.parametrize("fault", [TrimsOneMore, TrimsOneLess])
 @pytest.mark.parametrize("arm", ARMS)
 def test_a_cache_that_is_off_by_one_passes_for_a_tie(target, prompts, plain, noise, monkeypatch, arm, fault):
-    monkeypatch.setattr(hf_decoder, "Session", fault)
+    monkeypatch.setattr(hf_target, "Session", fault)
     found = audited(target, prompts[:1], plain[:1], noise, ARMS[arm])
     assert found.kinds == (("Repeat", "diverged"),), found
     assert found.status == "failed"

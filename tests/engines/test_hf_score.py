@@ -67,3 +67,15 @@ def test_a_recurrent_target_fails_its_own_audit(target_of, sampling):
         assert abs(record.surprise) < 4 * record.surprise_variance**0.5
         first = target.first_tokens("a", PROMPT, None, sampling, 240)
         assert g_test(first.counts, first.expected) > 1e-3
+
+
+def test_a_baseline_that_decodes_another_way_is_not_scored_at_all(target_of):
+    llama = target_of("llama")
+    prompt = tiny.prompt("abc abd abc")
+    answer = llama.decoder(None).generate([prompt], tiny.greedy(12))[0]
+    clean = llama.audit_greedy("baseline#1", prompt, answer.ids, None)
+    assert (clean.first_difference, clean.gaps, clean.positions) == (None, (), 12)
+    wrong = (*answer.ids[:5], (answer.ids[5] + 1) % 50, *answer.ids[6:])
+    found = llama.audit_greedy("baseline#1", prompt, wrong, None)
+    assert found.first_difference == 5
+    assert found.gaps[0][1] > 0

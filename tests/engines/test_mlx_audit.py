@@ -19,7 +19,7 @@ from specq.engines.mlx import MLXEngine
 PROMPT = tiny.prompt("abc abc, abd abc", id="a")
 NEW = 24
 WARM = Sampling(temperature=0.7, top_k=20, top_p=0.9, min_p=0.02, max_new_tokens=NEW, ignore_eos=True, seed=3)
-DRAWS = 400
+DRAWS = 150
 
 
 @pytest.fixture(scope="module")

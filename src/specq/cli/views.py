@@ -130,14 +130,14 @@ def doctor(facts: Mapping[str, Any]) -> Iterator[RenderableType]:
         ((name, _yes(e["runs"]), e["why"] or "") for name, e in facts["engines"].items()),
         prose=("why not",),
     )
-    yield from _tools(facts["quantization"])
+    yield from tools(facts["quantization"])
     free = facts["disk_free_bytes"]
     yield _text(f"cache: {facts['cache']}, {size(free['cache'])} free on its disk; {size(free['here'])} free here")
     for name, there in facts["models"].items():
         yield _text(f"{name}: {'fetched' if there else 'not fetched; type specq models fetch'}")
 
 
-def _tools(known: Mapping[str, Any]) -> Iterator[RenderableType]:
+def tools(known: Mapping[str, Any]) -> Iterator[RenderableType]:
     """What quantizes, and what runs packed weights."""
     yield from _table(
         ("quantization", "version", "methods or reason"),

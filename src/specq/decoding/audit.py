@@ -17,6 +17,7 @@ import torch
 from torch import Tensor
 
 from specq.core.errors import PromptError
+from specq.core.records import Audited
 from specq.core.types import Prompt, Rule, Sampling
 from specq.decoding import law
 from specq.decoding.drafters import Drafter
@@ -102,6 +103,30 @@ def differences(session: Session, warper: Warper, prompt: Sequence[int], ids: Se
         if int(scores.argmax()) != ids[t]:
             found.append((t, gap))
     return found
+
+
+def greedy(
+    session: Session, warper: Warper, arm: str, prompt: Prompt, ids: Sequence[int], others: Sequence[int] | None
+) -> Audited:
+    """An arm's text at temperature 0 on the path of plain decoding, whose own text is `others`.
+
+    A text that equals it needs no second look. None: there is no other text, as for a baseline that decodes
+    another way than it is scored, and all of it is looked at.
+    """
+    first, gaps = None, []
+    if others is not None:
+        pairs = enumerate(zip(ids, others, strict=False))
+        first = next((t for t, (mine, other) in pairs if mine != other), None)
+    if first is not None or others is None:
+        gaps = differences(session, warper, prompt.ids, ids)
+        first = gaps[0][0] if first is None and gaps else first
+    return Audited(
+        arm=arm,
+        prompt=prompt.id,
+        positions=len(ids),
+        first_difference=first,
+        gaps=tuple((t, float(f"{gap:.4g}")) for t, gap in gaps),
+    )
 
 
 @torch.inference_mode()

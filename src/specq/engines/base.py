@@ -89,8 +89,8 @@ class LoadedTarget(Protocol):
         """How argmax gaps move between one-row and block passes over `ids`."""
         ...
 
-    def audit_greedy(self, arm: str, prompt: Prompt, ids: Sequence[int], baseline_ids: Sequence[int]) -> Audited:
-        """The arm's text on the baseline's path at temperature 0."""
+    def audit_greedy(self, arm: str, prompt: Prompt, ids: Sequence[int], baseline_ids: Sequence[int] | None) -> Audited:
+        """The arm's text on the baseline's path at temperature 0; None: there is no other text to compare with."""
         ...
 
     def audit_sampled(

@@ -227,18 +227,9 @@ class MLXTarget:
         rounded = tuple(float(f"{move:.4g}") for move in moves)
         return GapNoise(prompt=prompt.id, rows=rows, positions=len(moves), ties=ties, moves=rounded)
 
-    def audit_greedy(self, arm: str, prompt: Prompt, ids: Sequence[int], baseline_ids: Sequence[int]) -> Audited:
-        """An arm's text on the baseline's path at temperature 0; an equal text needs no second look."""
-        pairs = enumerate(zip(ids, baseline_ids, strict=False))
-        first = next((t for t, (mine, base) in pairs if mine != base), None)
-        gaps = [] if first is None else audit.differences(self.session(), self.warper(prompt), prompt.ids, ids)
-        return Audited(
-            arm=arm,
-            prompt=prompt.id,
-            positions=len(ids),
-            first_difference=first,
-            gaps=tuple((t, float(f"{gap:.4g}")) for t, gap in gaps),
-        )
+    def audit_greedy(self, arm: str, prompt: Prompt, ids: Sequence[int], baseline_ids: Sequence[int] | None) -> Audited:
+        """An arm's text on the baseline's path at temperature 0."""
+        return audit.greedy(self.session(), self.warper(prompt), arm, prompt, ids, baseline_ids)
 
     def audit_sampled(
         self, arm: str, prompt: Prompt, repeat: int, generation: Generation, draft: DraftSpec | None, sampling: Sampling

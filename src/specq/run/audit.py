@@ -74,7 +74,10 @@ class _Answers:
         if kind == "GapNoise":
             return replace(target.gap_noise(prompt, self._ids(arm, name), self.rows), arm=arm)
         if kind == "Audited":
-            return target.audit_greedy(arm, prompt, self._ids(arm, name), self._ids(job.plain[arm], name))
+            plain = job.plain[arm]
+            return target.audit_greedy(
+                arm, prompt, self._ids(arm, name), None if plain == arm else self._ids(plain, name)
+            )
         if kind == "Divergence":
             baseline = targets.of(job.targets[FIRST])
             return target.divergence(arm, prompt, self._ids(FIRST, name), baseline)
