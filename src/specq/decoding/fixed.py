@@ -109,7 +109,7 @@ class Held(nn.Module):
 def twin(model: PreTrainedModel) -> PreTrainedModel:
     """A copy of the model's modules on the same tensors, with `attend` as attention and layers compiled but once.
 
-    Linear layers that hold oneDNN's packed tensors become Held.
+    Linear layers that hold oneDNN's packed tensors, and those that call themselves `opaque`, become Held.
     """
     memo: dict[int, Any] = {}
     for module in model.modules():
@@ -121,7 +121,8 @@ def twin(model: PreTrainedModel) -> PreTrainedModel:
     for parent in list(view.modules()):
         for name, child in list(parent.named_children()):
             tensors_of = (*vars(child).values(), *child._buffers.values())
-            if any(isinstance(value, Tensor) and value.is_mkldnn for value in tensors_of):
+            mkldnn = any(isinstance(value, Tensor) and value.is_mkldnn for value in tensors_of)
+            if mkldnn or getattr(child, "opaque", False):
                 setattr(parent, name, Held(child))
     layers = model.config.get_text_config(decoder=True).num_hidden_layers
     for found in view.modules():

@@ -109,6 +109,8 @@ class KernelLinear(nn.Module):
     packed: Tensor
     scales: Tensor
     bias: Tensor | None
+    # torch.compile would lower the 4-bit operator to another, which breaks, and cannot choose by row count.
+    opaque = True
 
     def forward(self, x: Tensor) -> Tensor:
         """X [..., in_features] to [..., out_features]."""
