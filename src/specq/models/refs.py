@@ -109,6 +109,7 @@ def _notes(folder: Path) -> tuple[str, ...]:
     given = config.get("quantization_config") or config.get("quantization")
     if isinstance(given, dict):
         bits = given.get("bits") or given.get("num_bits")
-        how = given.get("quant_method") or given.get("format") or "an unnamed method"
+        mlx = f"mlx {given.get('mode') or 'affine'}" if "group_size" in given else "an unnamed method"
+        how = given.get("quant_method") or given.get("format") or mlx
         notes.append(f"weights were quantized before: {how}" + (f", {bits} bits" if bits else ""))
     return tuple(notes)

@@ -41,10 +41,15 @@ def examine() -> dict[str, Any]:
 
 
 def _engines() -> dict[str, Any]:
-    missing = [name for name in ("torch", "transformers") if importlib.util.find_spec(name) is None]
+    needs = {"hf": ("torch", "transformers"), "mlx": ("mlx", "mlx_lm")}
+    found = {name: _engine(packages) for name, packages in needs.items()}
+    return {**found, **{name: {"runs": False, "why": "not in this version"} for name in LATER_ENGINES}}
+
+
+def _engine(packages: tuple[str, ...]) -> dict[str, Any]:
+    missing = [name for name in packages if importlib.util.find_spec(name) is None]
     why = f"{' and '.join(missing)} not installed: pip install specq" if missing else None
-    others = {name: {"runs": False, "why": "not in this version"} for name in LATER_ENGINES}
-    return {"hf": {"runs": not missing, "why": why}, **others}
+    return {"runs": not missing, "why": why}
 
 
 def _devices() -> dict[str, Any]:
