@@ -12,7 +12,7 @@ import transformers
 
 import tiny_models as tiny
 from specq.core.errors import RunFailed, Unsupported
-from specq.core.types import Sampling
+from specq.core.types import CACHE_BLOCK_BYTES, Sampling
 from specq.decoding.drafters.chain import EarlyExitDrafter, ModelDrafter
 from specq.decoding.drafters.lookup import LookupDrafter, NgramIndex
 from specq.decoding.loop import decode
@@ -77,7 +77,7 @@ def test_bytes_differ_from_those_of_a_gguf_writer(kind, theirs):
     assert np.array_equal(packed.codes.numpy().view(np.uint8).reshape(40, 3, -1), raw[..., 2:])
     back = gguf.quants.dequantize(raw.reshape(40, -1), gguf.GGMLQuantizationType[theirs])
     assert np.array_equal(unpacked(kind, x).numpy(), back)
-    assert raw.shape[-1] == FORMATS[kind].block_bytes
+    assert raw.shape[-1] == CACHE_BLOCK_BYTES[kind]
 
 
 def test_a_scale_beyond_float16_becomes_a_finite_lie():
@@ -180,6 +180,33 @@ def test_a_crop_that_forgets_a_token_goes_unseen(monkeypatch):
     assert greedy(session, drafter, 3, tokenizer) != plain
 
 
+@torch.inference_mode()
+def test_states_that_are_handed_over_as_computed_count_as_quantized(monkeypatch):
+    """The planted change: a pass reads its own keys and values before they are rounded."""
+    honest = QuantizedLayer._unpacked
+    states = {}
+
+    def update(self, key_states, value_states, *args, **kwargs):
+        states["now"] = key_states, value_states
+        return real(self, key_states, value_states, *args, **kwargs)
+
+    def unpacked(self, *dtypes):
+        read = honest(self, *dtypes)
+        pairs = zip(read, states["now"], strict=True)
+        return tuple(torch.cat([got[..., : -own.shape[-2], :], own], dim=-2) for got, own in pairs)
+
+    real = QuantizedLayer.update
+    monkeypatch.setattr(QuantizedLayer, "update", update)
+    monkeypatch.setattr(QuantizedLayer, "_unpacked", unpacked)
+    session = Quantized(tiny.make("llama", **WIDE), "q8")
+    session.forward(list(range(4, 14)))
+    assert session.cache.quantized_share == 0.0
+    session.rollback(0)
+    session.forward([20, 21])
+    # 10 tokens of 10 as computed, then 2 of 12.
+    assert session.cache.quantized_share == 10 / 22
+
+
 @pytest.mark.parametrize(("kind", "per_token"), [("q8", 272), ("q4", 144)])
 @torch.inference_mode()
 def test_a_token_takes_other_bytes_than_its_blocks(kind, per_token):
@@ -189,7 +216,7 @@ def test_a_token_takes_other_bytes_than_its_blocks(kind, per_token):
     session.forward(list(range(4, 20)))
     session.rollback(3)
     assert session.cache.bytes_held == 13 * per_token
-    assert session.cache.bytes_held == 13 * 2 * 2 * 2 * 32 * FORMATS[kind].bytes_per_element
+    assert session.cache.bytes_held == 13 * 2 * 2 * 2 * CACHE_BLOCK_BYTES[kind]
 
 
 @torch.inference_mode()

@@ -10,7 +10,7 @@ import pytest
 import torch
 
 import tiny_models as tiny
-from specq.core.errors import Unsupported
+from specq.core.errors import NonFiniteLogits, Unsupported
 from specq.core.types import DraftSpec, Sampling
 from specq.decoding.sampling import Warper
 from specq.engines import mlx_audit, mlx_decoder
@@ -165,6 +165,29 @@ def test_sampled_text_or_its_steps_do_not_follow_their_laws(target, draft, draft
         assert abs(z_of(doubled)[1]) > 4
     else:
         assert all(one.steps == one.steps_mean == NEW - 1 for one in right)
+
+
+def test_a_token_without_probability_makes_a_distance_of_nothing(target, other, answer, monkeypatch):
+    """Logits of minus infinity: in both models they change little, in one they are infinitely far."""
+    import mlx.core as mx
+
+    plain = other.divergence("x", PROMPT, answer.ids, target)
+    unsaid = next(token for token in range(tiny.V) if token not in answer.ids)
+    kv, right = type(target.kv), type(target.kv).feed
+    masked = []
+
+    def planted(self, cache, ids):
+        logits = right(self, cache, ids)
+        there = mx.arange(logits.shape[-1]) == unsaid
+        return mx.where(there, -mx.inf, logits) if self in masked else logits
+
+    monkeypatch.setattr(kv, "feed", planted)
+    masked += [target.kv, other.kv]
+    found = other.divergence("x", PROMPT, answer.ids, target)
+    assert 0.5 * plain.kl_sum < found.kl_sum < 2 * plain.kl_sum
+    masked.remove(target.kv)
+    with pytest.raises(NonFiniteLogits):
+        other.divergence("x", PROMPT, answer.ids, target)
 
 
 def test_a_folder_is_as_far_from_itself_as_from_another(target, other, target_of, answer):

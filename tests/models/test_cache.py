@@ -153,6 +153,34 @@ def test_a_lock_that_was_removed_meanwhile_lets_two_build_at_once(tmp_path):
     assert (len(turns), max(most)) == (20, 1)
 
 
+@pytest.mark.parametrize("look", [1, 2])
+def test_a_lock_removed_between_two_looks_at_it_breaks_the_build(tmp_path, monkeypatch, look):
+    """Another builder ends at the worst moment: its lock goes just before the first or the second look."""
+    looks, real = [], Path.stat
+
+    def stat(path: Path, **how):
+        if path.suffix == ".lock":
+            looks.append(path)
+            if len(looks) == look:
+                path.unlink()
+        return real(path, **how)
+
+    monkeypatch.setattr(Path, "stat", stat)
+    assert cache.build(tmp_path / "m", _make, is_whole=_exists) == tmp_path / "m"
+
+
+@pytest.mark.parametrize(("code", "kind"), [(errno.ENOSPC, DiskFull), (errno.EROFS, ModelError)])
+def test_a_disk_that_the_user_named_is_told_by_the_cache_variable(tmp_path, code, kind):
+    def make(scratch: Path) -> Path:
+        raise OSError(code, "no")
+
+    with pytest.raises(kind, match="point --out at a folder") as caught:
+        cache.build(tmp_path / "m", make, is_whole=_exists, hint="point --out at")
+    assert "SPECQ_CACHE" not in str(caught.value)
+    with pytest.raises(kind, match="set SPECQ_CACHE to a folder"):
+        cache.build(tmp_path / "m", make, is_whole=_exists)
+
+
 def test_full_disk_told_by_the_safetensors_writer_is_recognised(tmp_path):
     from safetensors import SafetensorError
 

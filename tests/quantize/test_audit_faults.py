@@ -5,10 +5,12 @@ from pathlib import Path
 from typing import Any
 
 import audit_folders as made
+import numpy as np
 import pytest
 import torch
 
 from specq.core.errors import ModelError
+from specq.quantize import compare
 from specq.quantize.audit import audit_folder
 from specq.quantize.audit_rows import rows
 from specq.quantize.audited import QuantAudit
@@ -122,3 +124,21 @@ def test_a_folder_that_is_no_model_or_is_cut_is_read(folders: Folders, tmp_path:
     (cut / "model.safetensors").write_bytes((cut / "model.safetensors").read_bytes()[:-5])
     with pytest.raises(ModelError, match="truncated"):
         audit_folder(cut, None)
+
+
+def test_a_token_without_probability_makes_a_distance_of_nothing() -> None:
+    """Logits of minus infinity in both models add nothing; in the folder alone they are infinitely far."""
+    rng = np.random.default_rng(0)
+    mine, other = rng.normal(size=(2, 5, 7)).astype(np.float32)
+    wanted = compare._measured(
+        [compare._log_softmax(np.delete(mine, 3, axis=1))], iter([np.delete(other, 3, axis=1)]), []
+    )
+    mine[:, 3] = other[:, 3] = -np.inf
+    found = compare._measured([compare._log_softmax(mine)], iter([other]), [])
+    assert found.kl_mean == pytest.approx(wanted.kl_mean)
+    assert found.kl_worst == pytest.approx(wanted.kl_worst)
+    assert (found.positions, found.argmax_agreement) == (5, wanted.argmax_agreement)
+    mine[2, 3] = 0.0
+    found = compare._measured([compare._log_softmax(mine)], iter([other]), [])
+    assert (found.kl_mean, found.kl_worst, found.positions) == (None, None, 0)
+    assert "no probability at all" in found.notes[0]

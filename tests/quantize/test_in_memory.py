@@ -12,9 +12,10 @@ import transformers
 import tiny_models as tiny
 from specq.core.errors import ConfigError, Unsupported
 from specq.models.quiet import quiet
+from specq.quantize.audited import NO_KERNEL
 from specq.quantize.dense import PackedLinear, pack
 from specq.quantize.in_memory import quantize_in_memory
-from specq.quantize.kernels import NONE, KernelLinear
+from specq.quantize.kernels import KernelLinear
 from specq.quantize.load import load_quantized
 from specq.quantize.replace import held_bytes
 
@@ -77,7 +78,21 @@ def test_a_self_draft_of_a_float32_model_is_not_its_yardstick(tmp_path):
     path = folders.write(tmp_path, bits=8, dtype=torch.float32)
     draft = quantize_in_memory(tiny.make("llama", **folders.SMALL), bits=8)
     assert torch.equal(logits(draft.model), logits(load_quantized(path, dtype="float32").model))
-    assert set(draft.kernels.values()) == {f"{NONE}the kernels compute in bfloat16, not float32"}
+    assert set(draft.kernels.values()) == {f"{NO_KERNEL}the kernels compute in bfloat16, not float32"}
+
+
+@pytest.mark.parametrize("place", ["gate", "router_gate", "router.layer", "gate.wg", "shared_expert_gate"])
+def test_a_self_draft_rounds_what_chooses_experts(place):
+    model = tiny.make("llama", **folders.SMALL).to(torch.bfloat16)
+    inside = model.model.layers[0].mlp
+    *above, last = place.split(".")
+    for name in above:
+        inside.add_module(name, torch.nn.Module())
+        inside = inside.get_submodule(name)
+    inside.add_module(last, torch.nn.Linear(64, 16, bias=False).to(torch.bfloat16))
+    draft = quantize_in_memory(model, bits=8, prefill="packed")
+    assert len(draft.kernels) == 14
+    assert f"model.layers.0.mlp.{place}" not in draft.kernels
 
 
 def test_an_impossible_self_draft_is_made(tmp_path):

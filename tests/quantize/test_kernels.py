@@ -6,6 +6,7 @@ import json
 import os
 import subprocess
 import sys
+from itertools import cycle, pairwise
 from pathlib import Path
 
 import pytest
@@ -14,8 +15,9 @@ from torch import nn
 
 import tiny_models as tiny
 from specq.quantize import kernels, replace
+from specq.quantize.audited import NO_KERNEL
 from specq.quantize.dense import PackedLinear, blocked
-from specq.quantize.kernels import INT4, INT8, NONE, KernelLinear, kernel_for, kernel_of
+from specq.quantize.kernels import INT4, INT8, KernelLinear, kernel_for, kernel_of
 from specq.quantize.packed import Grid, IntWeights
 
 pytestmark = pytest.mark.usefixtures("one_thread")
@@ -122,7 +124,7 @@ def test_many_rows_go_another_way_with_other_weights(twin):
 )
 def test_a_layer_without_a_kernel_is_said_to_have_one(layer, why):
     found = kernel_for(**{"symmetric": True, "rows": 64, "columns": 576, **layer})
-    assert found.startswith(NONE)
+    assert found.startswith(NO_KERNEL)
     assert why in found
 
 
@@ -168,10 +170,35 @@ def test_the_clock_reads_one_way_twice(monkeypatch):
     monkeypatch.setattr(kernels, "now", lambda: next(clock) + (10.0 * len(calls)))
     monkeypatch.setattr(KernelLinear, "by_kernel", lambda self, x: calls.extend("kk"))
     monkeypatch.setattr(KernelLinear, "by_many", lambda self, x: calls.append("m"))
-    fast = KernelLinear(layer(16, 32, 8, 0), INT8, bias=None, device="cpu")
-    assert kernels._other_is_faster([fast], 3)
+    turns = cycle([[KernelLinear(layer(16, 32, 8, 0), INT8, bias=None, device="cpu")]])
+    assert kernels._other_is_faster(turns, 3)
     monkeypatch.setattr(KernelLinear, "by_many", lambda self, x: calls.extend("mmm"))
-    assert not kernels._other_is_faster([fast], 3)
+    assert not kernels._other_is_faster(turns, 3)
+
+
+@pytest.mark.parametrize("seconds", [0.0001, 0.004])
+def test_the_crossover_is_timed_on_weights_that_a_cache_holds_or_takes_long(monkeypatch, seconds):
+    """A layer comes again only after all others, and 0.2 s pass unless three turns at each row count take longer."""
+    clock, called = [0.0], []
+
+    def call(wins):
+        def way(self, x):
+            called.append(id(self))
+            clock[0] += seconds / 2 if wins else seconds
+
+        return way
+
+    monkeypatch.setattr(kernels, "now", lambda: clock[0])
+    monkeypatch.setattr(KernelLinear, "by_kernel", call(wins=True))
+    monkeypatch.setattr(KernelLinear, "by_many", call(wins=False))
+    fast = [KernelLinear(layer(16, 32, 8, 0), INT8, bias=None, device="cpu") for _ in range(37)]
+    assert kernels.set_many(fast) is None
+    assert len(set(called)) == 37
+    apart = [b - a for one in set(called) for a, b in pairwise(i for i, each in enumerate(called) if each == one)]
+    # Each row count draws its size from the next layer and does not run it.
+    assert min(apart) >= 37 - len(kernels._ROWS)
+    least = (kernels._TRIES + 1) * 1.5 * seconds * len(kernels._ROWS)
+    assert clock[0] < max(0.25, 1.01 * least)
 
 
 @torch.inference_mode()

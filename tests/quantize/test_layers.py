@@ -12,6 +12,7 @@ from specq.quantize.layers import Layer
     [
         ("model.layers.0.mlp.gate", True),
         ("model.layers.0.mlp.shared_expert_gate", True),
+        ("model.layers.0.mlp.router_gate", True),
         ("model.layers.0.feed_forward.router", True),
         ("model.layers.0.block.router.classifier", True),
         ("model.layers.0.mlp.gate_proj", False),

@@ -15,7 +15,8 @@ import tiny_models as tiny
 from specq.core.errors import ModelError
 from specq.models.quiet import quiet
 from specq.quantize import load
-from specq.quantize.kernels import INT4, INT8, NONE, KernelLinear
+from specq.quantize.audited import NO_KERNEL
+from specq.quantize.kernels import INT4, INT8, KernelLinear
 from specq.quantize.load import is_quantized, load_quantized
 
 pytestmark = pytest.mark.usefixtures("one_thread")
@@ -75,7 +76,7 @@ def test_float32_differs_from_transformers_in_a_bit(folder, name):
     for key, value in mine.model.named_parameters():
         assert torch.equal(value, peers[key]), key
     assert getattr(mine.model.config, "quantization_config", None) is None
-    assert all(kernel.startswith(NONE) for kernel in mine.kernels.values())
+    assert all(kernel.startswith(NO_KERNEL) for kernel in mine.kernels.values())
     assert len(mine.kernels) == 14 + (name == "w8 head")
 
 
@@ -89,7 +90,7 @@ def test_bfloat16_is_off_by_more_than_rounding(folder, name, prefill):
     assert kernels == wanted
     if not wanted:
         assert torch.equal(logits(mine.model), logits(peer))
-        assert all(kernel.startswith(NONE) for kernel in mine.kernels.values())
+        assert all(kernel.startswith(NO_KERNEL) for kernel in mine.kernels.values())
     for ids in (IDS, IDS[:, :1]):
         right = logits(yardstick, ids)
         off, allowed = (float((logits(model, ids) - right).norm()) for model in (mine.model, peer))
@@ -98,7 +99,7 @@ def test_bfloat16_is_off_by_more_than_rounding(folder, name, prefill):
 
 def test_kernels_differ_where_rows_do_not_fit(folder):
     mine = load_quantized(folder("w4 rows"), dtype="bfloat16", prefill="packed")
-    kept = {name.rpartition(".")[2] for name, kernel in mine.kernels.items() if kernel.startswith(NONE)}
+    kept = {name.rpartition(".")[2] for name, kernel in mine.kernels.items() if kernel.startswith(NO_KERNEL)}
     assert kept == {"down_proj"}
     assert any("2 layers: no kernel here: 4 bits in groups of 96" in note for note in mine.notes)
 
@@ -141,7 +142,7 @@ def test_columns_in_activation_order_run_on_the_kernel(folder, tmp_path):
     mine = load_quantized(tmp_path, dtype="float32")
     assert torch.equal(logits(mine.model), logits(right))
     mine = load_quantized(tmp_path, dtype="bfloat16")
-    assert mine.kernels[name] == f"{NONE}columns are grouped in activation order"
+    assert mine.kernels[name] == f"{NO_KERNEL}columns are grouped in activation order"
     assert sum(kernel == INT4 for kernel in mine.kernels.values()) == 13
 
 
@@ -158,7 +159,7 @@ def test_a_head_that_was_quantized_is_tied_again(tmp_path):
 def test_a_kernel_that_disagrees_is_used(folder, monkeypatch):
     monkeypatch.setattr("specq.quantize.replace._agrees", lambda fast, plain: False)
     mine = load_quantized(folder("w4"), dtype="bfloat16")
-    assert set(mine.kernels.values()) == {f"{NONE}torch's kernel gives other numbers than the dequantized layer"}
+    assert set(mine.kernels.values()) == {f"{NO_KERNEL}torch's kernel gives other numbers than the dequantized layer"}
     assert torch.equal(logits(mine.model), logits(by_transformers(folder("w4"), torch.bfloat16)))
 
 
@@ -197,7 +198,7 @@ def test_quantized_activations_run_on_the_weight_kernel(tmp_path):
     (path / "config.json").write_text(json.dumps(config))
     mine = load_quantized(path, dtype="float32")
     assert torch.equal(logits(mine.model), logits(by_transformers(path, torch.float32)))
-    assert set(mine.kernels.values()) == {f"{NONE}int-quantized"}
+    assert set(mine.kernels.values()) == {f"{NO_KERNEL}int-quantized"}
     assert len(mine.kernels) == 14
 
 
@@ -256,4 +257,4 @@ def test_block_floats_break_in_float32(tmp_path):
     mine = load_quantized(tmp_path / "out", dtype="float32")
     assert {p.dtype for p in mine.model.parameters() if p.dim() == 2 and p.is_floating_point()} == {torch.float32}
     assert float((logits(mine.model) - right).norm() / right.norm()) < 0.05
-    assert set(mine.kernels.values()) == {f"{NONE}mxfp4-pack-quantized"}
+    assert set(mine.kernels.values()) == {f"{NO_KERNEL}mxfp4-pack-quantized"}

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 import torch
 from compressed_tensors.compressors.pack_quantized.helpers import pack_to_int32
@@ -11,6 +13,7 @@ from packed_folders import quantized_parts
 from specq.core.errors import ModelError
 from specq.quantize import packed
 from specq.quantize.packed import Grid
+from specq.quantize.schemes import declared
 
 pytestmark = pytest.mark.usefixtures("one_thread")
 LAYER = "model.layers.0.mlp.up_proj"
@@ -93,24 +96,56 @@ def test_tensors_that_do_not_fit_are_read_anyway(change, said):
         )
 
 
-def test_a_layer_gets_the_grid_of_another():
-    def group(targets, bits, **more):
-        return {"targets": targets, "weights": {"num_bits": bits, "type": "int", "strategy": "channel", **more}}
+def grids(groups, *names):
+    said = {"quant_method": "compressed-tensors", "format": "pack-quantized", "config_groups": groups}
+    return packed.grids(declared(Path("folder"), {"quantization_config": said}), names)
 
-    config = {
-        "config_groups": {
-            "group_0": group(["re:.*down_proj$"], 8, symmetric=False),
-            "group_1": group(["Linear"], 4, strategy="group", group_size=32),
-        }
+
+def group(targets, bits, **more):
+    return {"targets": targets, "weights": {"num_bits": bits, "type": "int", "strategy": "channel", **more}}
+
+
+@pytest.mark.parametrize("backwards", [False, True])
+def test_a_layer_gets_the_grid_of_another(backwards):
+    """A name counts before a pattern and a pattern before a class, wherever in the file they stand."""
+    groups = {
+        "group_0": group(["Linear"], 4, strategy="group", group_size=32),
+        "group_1": group(["re:.*down_proj$"], 8, symmetric=False),
+        "group_2": group(["re:.*a_.*"], 3),
+        "group_3": group(["b.down_proj"], 2, strategy=None, group_size=64),
+        "group_4": group(["c.up_proj"], 5, strategy=None, group_size=-1),
     }
-    found = packed.grids(config, ["a.down_proj", "a.up_proj"])
+    groups = dict(reversed(groups.items())) if backwards else groups
+    found = grids(groups, "a.down_proj", "a_.down_proj", "a.up_proj", "b.down_proj", "c.up_proj")
     assert found["a.down_proj"] == Grid(bits=8, group_size=0, symmetric=False)
+    assert found["a_.down_proj"] == Grid(bits=3, group_size=0, symmetric=True)
     assert found["a.up_proj"] == Grid(bits=4, group_size=32, symmetric=True)
-    config["config_groups"].pop("group_1")
-    with pytest.raises(ModelError, match=r"a\.up_proj has packed weights, but no group"):
-        packed.grids(config, ["a.up_proj"])
-    with pytest.raises(ModelError, match="4-bit float weights"):
-        packed.grids({"config_groups": {"g": group(["Linear"], 4, type="float")}}, ["a"])
+    assert found["b.down_proj"] == Grid(bits=2, group_size=64, symmetric=True)
+    assert found["c.up_proj"] == Grid(bits=5, group_size=0, symmetric=True)
+
+
+def test_each_layer_gets_the_scheme_that_compressed_tensors_gives_it():
+    """That library's own order of targets, on names that several of them match."""
+    from compressed_tensors.utils.match import match_targets
+
+    targets = ["Linear", "re:.*proj$", "re:.*down.*", "re:a.*", "a.down_proj"]
+    groups = {f"group_{i}": group([target], i + 1) for i, target in enumerate(targets)}
+    names = ["a.down_proj", "b.down_proj", "a.up_proj", "b.up_proj", "b.gate"]
+    found = grids(groups, *names)
+    for name in names:
+        first = match_targets(name, torch.nn.Linear(1, 1), targets)[0]
+        assert found[name].bits == targets.index(first) + 1, name
+
+
+def test_a_grid_that_is_not_said_or_not_read_is_guessed():
+    with pytest.raises(ModelError, match=r"a\.up_proj is stored quantized and config\.json does not say how"):
+        grids({"g": group(["re:.*down_proj$"], 8)}, "a.up_proj")
+    with pytest.raises(ModelError, match="packs 4-bit float weights; allowed are integers"):
+        grids({"g": group(["Linear"], 4, type="float")}, "a")
+    with pytest.raises(ModelError, match="a is pack-quantized, 4-bit, blocks"):
+        grids({"g": group(["Linear"], 4, strategy="tensor")}, "a")
+    with pytest.raises(ModelError, match="a is int-quantized, 8-bit"):
+        grids({"g": {**group(["Linear"], 8), "format": "int-quantized"}}, "a")
 
 
 @pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float32])

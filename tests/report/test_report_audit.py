@@ -1,12 +1,16 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
 import pytest
+import report_runs
 
-from specq.core.records import Audited, FirstTokens, GapNoise, Sampled
-from specq.report.audit import greedy, sampled
+from specq.core.records import Audited, FirstTokens, GapNoise, Record, Sampled
+from specq.report import runfile
+from specq.report.audit import greedy, of_arm, sampled
 
 
 def noise(ties: int = 10, positions: int = 1000, largest: float = 0.1) -> list[GapNoise]:
@@ -170,3 +174,21 @@ def test_tokens_that_truncation_forbids_pass_for_rounding_only_while_the_baselin
     assert broken.status == "failed"
     assert "36 of 256 tokens have no probability under the target" in broken.reasons[0]
     assert sampled([scored(0.0, 40, outside=9)] * 4, []).status == "failed"
+
+
+def test_draws_in_which_a_draft_proposed_nothing_pass_for_a_test_of_the_draft(tmp_path: Path) -> None:
+    def of(arm: str, proposed: int | None) -> str:
+        first = FirstTokens(
+            arm=arm, prompt="e1", draws=50, cells=(5, -1), counts=(30, 20), expected=(0.6, 0.4), proposed=proposed
+        )
+        lines: list[Record] = [replace(scored(0.0, 40), arm=arm), first]
+        about = report_runs.info(["baseline#1", "lookup#1"], {"e1": []}, workload={"temperature": 1.0})
+        run = runfile.load(report_runs.write_run(tmp_path / f"{arm}-{proposed}", about, lines))
+        return of_arm(run, arm).sentence()
+
+    only = "of plain sampling only, for the draft proposed nothing there"
+    assert only in of("lookup#1", 0)
+    for arm, proposed in (("lookup#1", 50), ("lookup#1", 1), ("lookup#1", None), ("baseline#1", 0)):
+        said = of(arm, proposed)
+        assert "first tokens within" in said
+        assert only not in said

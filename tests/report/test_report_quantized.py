@@ -77,7 +77,7 @@ def test_what_engines_say_of_kernels_and_dense_copies_is_not_understood_any_more
     kernels = pytest.importorskip("specq.quantize.kernels")
     from specq.report import targets
 
-    kinds = {"a": "int4pack", "b": f"{kernels.NONE}3 bits"}
+    kinds = {"a": "int4pack", "b": f"{kernels.NO_KERNEL}3 bits"}
     said = replace_.Quantized(
         model=None, format="f", kernels=kinds, dense_from={"int4pack 8 x 8": 4}, bytes_held=1
     ).notes

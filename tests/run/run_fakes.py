@@ -4,7 +4,7 @@ Run as a program it is a worker (`worker ARGS`) or a parent (`parent JSON`). The
 variable FAKE holds a JSON object: sleep_s a sample, fail (arm to failure text), fail_on (a prompt's
 text: only there), error (the failure's class), kill_after
 (samples before the worker kills itself), broken (the baseline always fails), full_after (lines
-before the disk is full), slow_plan (planning takes a minute).
+before the disk is full), slow_plan (planning takes a minute), context (tokens that a text may have).
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from types import SimpleNamespace
 from typing import Any
 
 from specq.core import hashes, jsonl
-from specq.core.errors import NonFiniteLogits, SpecqError
+from specq.core.errors import NonFiniteLogits, PromptError, SpecqError
 from specq.core.records import Audited, Divergence, FirstTokens, GapNoise, Machine, Sampled
 from specq.core.types import Generation, Prompt, Step
 from specq.experiment import config
@@ -58,6 +58,8 @@ class FakeDecoder:
         (prompt,) = prompts
         if self.draft is None and "broken" in wants:
             raise NonFiniteLogits(wants["broken"])
+        if len(prompt.ids) + sampling.max_new_tokens > wants.get("context", 1 << 20):
+            raise PromptError(f"prompt {prompt.id!r} does not fit")
         measured = sampling.max_new_tokens == 6
         if measured:
             time.sleep(wants.get("sleep_s", 0))

@@ -14,7 +14,9 @@ Match = Literal["ngram", "suffix"]
 Prefill = Literal["dense", "packed"]
 PREFILLS: tuple[Prefill, ...] = ("dense", "packed")
 CacheType = Literal["q8", "q4"]
-CACHE_TYPES: tuple[CacheType, ...] = ("q8", "q4")
+CACHE_BLOCK = 32
+CACHE_BLOCK_BYTES: dict[CacheType, int] = {"q8": 34, "q4": 18}
+"""Bytes that a block of CACHE_BLOCK keys or values and its 16-bit scale take in a quantized cache."""
 Finish = Literal["eos", "stop", "length"]
 
 

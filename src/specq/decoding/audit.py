@@ -16,7 +16,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from specq.core.errors import PromptError
+from specq.core.errors import NonFiniteLogits, PromptError
 from specq.core.records import Audited
 from specq.core.types import Prompt, Rule, Sampling
 from specq.decoding import law
@@ -74,18 +74,23 @@ def along(
 
 @torch.inference_mode()
 def gap_moves(
-    session: Session, warper: Warper, prompt: Sequence[int], ids: Sequence[int], rows: int
+    session: Session,
+    warper: Warper,
+    prompt: Sequence[int],
+    ids: Sequence[int],
+    rows: int,
+    blocks: Session | None = None,
 ) -> tuple[list[float], int]:
     """How the gap of the two best tokens moves from one-row to block passes, and how many argmaxes change.
 
-    Position 0 is left out: the prefill is the same in both.
+    Position 0 is left out: the prefill is the same in both. `blocks` runs the block passes; None: `session` does.
     """
     pairs = []
     for scores in along(session, warper, prompt, ids, 1):
         best = scores.topk(2, dim=-1)
         pairs.append((best.indices[0], float(best.values[0, 0] - best.values[0, 1])))
     moves, ties = [], 0
-    for t, scores in enumerate(along(session, warper, prompt, ids, rows)):
+    for t, scores in enumerate(along(session if blocks is None else blocks, warper, prompt, ids, rows)):
         if t:
             (first, second), gap = pairs[t][0].tolist(), pairs[t][1]
             moves.append(abs(float(scores[0, first] - scores[0, second]) - gap))
@@ -160,16 +165,25 @@ def divergence(
     Both models read the same text, `rows` tokens a pass, before any warping.
 
     Raises:
-        NonFiniteLogits: one of them returned NaN or infinite logits.
+        NonFiniteLogits: one of them returned NaN or infinite logits, or the other gives a token of the base none
+            of its probability.
     """
     plain = Warper(Sampling(), prompt_tokens=len(prompt), eos_ids=())
     kl, agreed = np.empty(len(ids)), 0
     pairs = zip(*(along(session, plain, prompt, ids, rows) for session in (base, other)), strict=True)
     for t, (first, second) in enumerate(pairs):
         p, q = first[0].double().log_softmax(dim=-1), second[0].double().log_softmax(dim=-1)
-        kl[t] = max(0.0, float((p.exp() * (p - q)).sum()))
+        # A token without probability adds nothing, and 0 times infinity would be NaN.
+        inside = p != -torch.inf
+        kl[t] = float((p[inside].exp() * (p[inside] - q[inside])).sum())
         agreed += int(first.argmax() == second.argmax())
-    return kl, agreed
+    if not np.isfinite(kl).all():
+        at = int(np.argmin(np.isfinite(kl)))
+        raise NonFiniteLogits(
+            f"the KL at token {at} of {len(ids)} is {kl[at]}: a model returned logits that are not finite, or none of "
+            "the probability that the other gives a token: try dtype float32, or check the weights"
+        )
+    return np.maximum(kl, 0.0), agreed
 
 
 @torch.inference_mode()

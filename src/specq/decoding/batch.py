@@ -93,6 +93,9 @@ def decode_batch(
             request.record(step_of(parts, context, len(proposal.ids), accepted, emitted))
             request.e2e_s = whole.total()
         active = _leave(active, target, drafter)
+    for request in requests:
+        # Of the whole batch: its rows are read together.
+        request.cache_share = getattr(target.cache, "quantized_share", None)
 
 
 def _leave(active: list[Request], target: RaggedSession, drafter: BatchDrafter | None) -> list[Request]:

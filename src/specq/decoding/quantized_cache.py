@@ -20,9 +20,7 @@ from transformers import AutoConfig, Cache, DynamicCache, PreTrainedConfig
 from transformers.cache_utils import CacheLayerMixin, DynamicLayer, DynamicSlidingWindowLayer
 
 from specq.core.errors import RunFailed, Unsupported, nearest
-
-BLOCK = 32
-"""Values that share a scale."""
+from specq.core.types import CACHE_BLOCK as BLOCK
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -101,21 +99,15 @@ def from_q4(packed: Packed, dtype: torch.dtype) -> Tensor:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Format:
-    """How values are packed and unpacked, and what a block of 32 takes in bytes."""
+    """How values are packed and unpacked."""
 
     pack: Callable[[Tensor], Packed]
     unpack: Callable[[Packed, torch.dtype], Tensor]
-    block_bytes: int
-
-    @property
-    def bytes_per_element(self) -> float:
-        """1.0625 at 8 bits, 0.5625 at 4."""
-        return self.block_bytes / BLOCK
 
 
 FORMATS: dict[str, Format] = {
-    "q8": Format(pack=to_q8, unpack=from_q8, block_bytes=34),
-    "q4": Format(pack=to_q4, unpack=from_q4, block_bytes=18),
+    "q8": Format(pack=to_q8, unpack=from_q8),
+    "q4": Format(pack=to_q4, unpack=from_q4),
 }
 
 
@@ -157,15 +149,26 @@ class QuantizedLayer(CacheLayerMixin):
         keys, values = self.packed
         self.packed = (keys.then(self.format.pack(key_states)), values.then(self.format.pack(value_states)))
         self.seen += key_states.shape[-2]
-        read = (
-            self.format.unpack(self.packed[0], key_states.dtype),
-            self.format.unpack(self.packed[1], value_states.dtype),
-        )
-        self.tokens_read += read[0].shape[-2]
-        self.tokens_read_quantized += self.packed[0].tokens
+        read = self._unpacked(key_states.dtype, value_states.dtype)
+        for got, states in zip(read, (key_states, value_states), strict=True):
+            self._count(got, states)
         if self.window is not None and not self.record_past:
             self.crop(0)
         return read
+
+    def _unpacked(self, key_dtype: torch.dtype, value_dtype: torch.dtype) -> tuple[Tensor, Tensor]:
+        assert self.packed is not None
+        return self.format.unpack(self.packed[0], key_dtype), self.format.unpack(self.packed[1], value_dtype)
+
+    def _count(self, got: Tensor, states: Tensor) -> None:
+        """Count what attention gets, and of it what is not this pass's own states as they were computed.
+
+        The tokens before are held packed and nowhere else, so that they cannot be anything but quantized.
+        """
+        new = states.shape[-2]
+        as_computed = new if torch.equal(got[..., got.shape[-2] - new :, :], states) else 0
+        self.tokens_read += got.shape[-2]
+        self.tokens_read_quantized += got.shape[-2] - as_computed
 
     def activate_past_recording(self) -> None:
         """Keep what a rollback needs until the next `crop`."""
@@ -237,7 +240,7 @@ class QuantizedCache(Cache):
 
     @property
     def quantized_share(self) -> float | None:
-        """Of all tokens that attention read, the share that came out of packed blocks; None before the first pass."""
+        """Of all keys and values that attention read, the share that came out of packed blocks; None before any."""
         total = sum(layer.tokens_read for layer in self._quantized)
         return sum(layer.tokens_read_quantized for layer in self._quantized) / total if total else None
 

@@ -9,7 +9,6 @@ from dataclasses import dataclass
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
 
-import numpy as np
 import torch
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
@@ -18,10 +17,12 @@ from specq.core.hashes import seed_of
 from specq.core.records import Audited, Divergence, FirstTokens, GapNoise, Sampled
 from specq.core.types import CacheType, DraftSpec, Generation, Prompt, Sampling
 from specq.decoding import audit
+from specq.decoding.compiled import CompiledSession
 from specq.decoding.probe import takes_blocks
 from specq.decoding.quantized_cache import check_folder
 from specq.decoding.sampling import Warper
 from specq.decoding.session import Keep, Session, shallow
+from specq.engines import assembled
 from specq.engines.base import Scores
 from specq.engines.hf_decoder import HFDecoder, lookup
 from specq.models import facts as model_facts
@@ -57,6 +58,7 @@ class HFTarget:
         self.facts = model_facts.facts(resolved)
         self.eos_ids: tuple[int, ...] = self.facts.eos_ids
         self._drafts: dict[DraftSpec, Loaded] = {}
+        self._blocks: CompiledSession | None = None
         # A recurrent model is exact only token by token: a block would be another function of its state.
         self.takes_blocks = takes_blocks(resolved.folder)
 
@@ -71,6 +73,7 @@ class HFTarget:
     def close(self) -> None:
         """Drop all weights."""
         self._drafts.clear()
+        self._blocks = None
         del self.model, self.loaded
         if torch.cuda.is_available():
             torch.cuda.empty_cache()
@@ -177,9 +180,12 @@ class HFTarget:
         }
 
     def gap_noise(self, prompt: Prompt, ids: Sequence[int], rows: int) -> GapNoise:
-        """The baseline against itself: its own text in one-row passes and in passes of `rows` rows."""
+        """The baseline against itself: its own text in one-row passes and in passes of `rows` rows.
+
+        Where decoding is compiled, so are the latter: texts of compiled passes are scored in uncompiled ones.
+        """
         rows = self._rows(rows)
-        moves, ties = audit.gap_moves(*self._plain(prompt), prompt.ids, ids, rows)
+        moves, ties = audit.gap_moves(*self._plain(prompt), prompt.ids, ids, rows, self._compiled_blocks(rows))
         rounded = tuple(float(f"{move:.4g}") for move in moves)
         return GapNoise(prompt=prompt.id, rows=rows, positions=len(moves), ties=ties, moves=rounded)
 
@@ -202,22 +208,12 @@ class HFTarget:
             mean = float(audit.lookup_steps(lookup(draft), warper, prompt.ids, generation.ids, draft.k))
         elif draft is not None:
             model = shallow(self.model, draft.layers or 0) if draft.method == "early_exit" else self.draft_model(draft)
-            other = Session(model, keep="nothing")
+            # An early exit reads its target's cache; a second model has a plain one of its own.
+            kind = self.kv_cache if draft.method == "early_exit" else None
+            other = Session(model, keep="nothing", kv_cache=kind)
             drafted = audit.text_law(other, warper, prompt.ids, generation.ids, rows, self.vocabulary)
             mean, variance = audit.expected_steps(draft.rule, draft.k, law, drafted)
-        inside = law.p > 0
-        return Sampled(
-            arm=arm,
-            prompt=prompt.id,
-            repeat=repeat,
-            positions=len(generation.ids),
-            outside=int((~inside).sum()),
-            surprise=float((-np.log(law.p[inside]) - law.entropy[inside]).sum()),
-            surprise_variance=float(law.variance[inside].sum()),
-            steps=len(generation.steps),
-            steps_mean=mean,
-            steps_variance=variance,
-        )
+        return assembled.sampled(arm, prompt, repeat, generation, law, (mean, variance))
 
     def first_tokens(
         self, arm: str, prompt: Prompt, draft: DraftSpec | None, sampling: Sampling, draws: int
@@ -254,15 +250,15 @@ class HFTarget:
         """This target against the baseline's, both read along `ids` after the prompt, before any warping."""
         sessions = baseline.session("nothing"), self.session("nothing")
         rows = min(self._rows(audit.SCORE_ROWS), baseline._rows(audit.SCORE_ROWS))
-        kl, agreed = audit.divergence(*sessions, prompt.ids, ids, rows)
-        return Divergence(
-            arm=arm,
-            prompt=prompt.id,
-            positions=len(kl),
-            kl_sum=float(kl.sum()),
-            kl_worst=float(kl.max(initial=0.0)),
-            agreed=agreed,
-        )
+        return assembled.divergence(arm, prompt, *audit.divergence(*sessions, prompt.ids, ids, rows))
+
+    def _compiled_blocks(self, rows: int) -> Session | None:
+        """A session whose passes of `rows` rows are compiled, once for all prompts; None where nothing is compiled."""
+        if not self.engine.compile:
+            return None
+        if self._blocks is None or self._blocks.rows != (rows,):
+            self._blocks = CompiledSession(self.model, (rows,))
+        return self._blocks
 
     def _rows(self, rows: int) -> int:
         """How many tokens a pass over a given text may take."""

@@ -6,7 +6,6 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 import mlx.core as mx
-import numpy as np
 import torch
 from mlx_lm.models.cache import trim_prompt_cache
 
@@ -14,7 +13,7 @@ from specq.core.hashes import seed_of
 from specq.core.records import Divergence, FirstTokens, Sampled
 from specq.core.types import DraftSpec, Generation, Prompt, Sampling
 from specq.decoding import audit
-from specq.decoding.sampling import Warper
+from specq.engines import assembled
 from specq.engines.mlx_decoder import MLXDecoder, make_processors, make_sampler
 
 if TYPE_CHECKING:
@@ -43,19 +42,7 @@ def sampled(
         drafted = audit.text_law(session, warper, prompt.ids, ids, rows, vocabulary)
         # Where mlx-lm drafts one token more at the very end, no step is saved by it: the law of steps is the same.
         mean, variance = audit.expected_steps(draft.rule, draft.k, law, drafted)
-    inside = law.p > 0
-    return Sampled(
-        arm=arm,
-        prompt=prompt.id,
-        repeat=repeat,
-        positions=len(ids),
-        outside=int((~inside).sum()),
-        surprise=float((-np.log(law.p[inside]) - law.entropy[inside]).sum()),
-        surprise_variance=float(law.variance[inside].sum()),
-        steps=len(generation.steps),
-        steps_mean=mean,
-        steps_variance=variance,
-    )
+    return assembled.sampled(arm, prompt, repeat, generation, law, (mean, variance))
 
 
 def first_tokens(
@@ -120,17 +107,13 @@ def _drawn(
     return found
 
 
-@torch.inference_mode()
 def divergence(target: MLXTarget, arm: str, prompt: Prompt, ids: Sequence[int], baseline: MLXTarget) -> Divergence:
-    """KL of the baseline's next-token laws against the target's along `ids`, before any warping."""
-    plain = Warper(Sampling(), prompt_tokens=len(prompt.ids), eos_ids=())
-    mine, base = (
-        audit.along(one.session(), plain, prompt.ids, ids, one.rows(audit.SCORE_ROWS)) for one in (target, baseline)
+    """KL of the baseline's next-token laws against the target's along `ids`, before any warping.
+
+    Raises:
+        NonFiniteLogits: one of them returned NaN or infinite logits.
+    """
+    rows = min(one.rows(audit.SCORE_ROWS) for one in (target, baseline))
+    return assembled.divergence(
+        arm, prompt, *audit.divergence(baseline.session(), target.session(), prompt.ids, ids, rows)
     )
-    total, worst, agreed = 0.0, 0.0, 0
-    for q, p in zip(mine, base, strict=True):
-        log_p, log_q = (scores[0].double().log_softmax(dim=-1) for scores in (p, q))
-        kl = max(0.0, float((log_p.exp() * (log_p - log_q)).sum()))
-        total, worst = total + kl, max(worst, kl)
-        agreed += int(p.argmax()) == int(q.argmax())
-    return Divergence(arm=arm, prompt=prompt.id, positions=len(ids), kl_sum=total, kl_worst=worst, agreed=agreed)

@@ -28,9 +28,11 @@ def rounding(draft: DraftSpec) -> recipes.Recipe:
     Raises:
         Unsupported: MLX has no groups of that size.
     """
-    if draft.group_size not in GROUPS:
+    # MLX has no scale of a whole row: its own default stands in for it.
+    group = draft.group_size or GROUPS[0]
+    if group not in GROUPS:
         raise Unsupported(
-            f"bits = {draft.bits} with group_size = {draft.group_size}: the mlx engine has no "
-            f"{'scale of a whole row' if draft.group_size == 0 else 'such groups'}, allowed is 32, 64 or 128"
+            f"bits = {draft.bits} with group_size = {group}: the mlx engine has no such groups, allowed is 32, 64 or "
+            "128, and 0 for 64"
         )
-    return recipes.make({"method": "mlx-rtn", "bits": draft.bits, "group_size": draft.group_size, "head": draft.head})
+    return recipes.make({"method": "mlx-rtn", "bits": draft.bits, "group_size": group, "head": draft.head})

@@ -24,11 +24,6 @@ class Arm:
     target: TargetSpec = field(default_factory=TargetSpec)
     plain: str = f"{BASELINE}#1"
 
-    @property
-    def changes_target(self) -> bool:
-        """Whether its outputs may differ from the baseline's by right."""
-        return self.target != TargetSpec()
-
 
 def arms(experiment: Experiment) -> tuple[Arm, ...]:
     """The arms of an experiment: "baseline#1", its A/A twin "baseline#2", then one for each set of levers.

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from specq.core.errors import ModelError, PromptError, Unsupported, UserError
-from specq.core.types import DraftSpec, Prompt
+from specq.core.types import CacheType, DraftSpec, Prompt
 from specq.engines.base import Capabilities
 from specq.experiment.arms import Arm
 from specq.experiment.schema import Engine
@@ -52,6 +52,7 @@ def check_arm(arm: Arm, target: PlannedModel, engine: Engine, capabilities: Capa
     if engine.kind == "mlx":
         if spec is not None and spec.bits is not None and spec.head == "quantize":
             raise Unsupported('head = "quantize": engine kind "mlx" keeps the head')
+        check_mlx_cache(target, kind)
         return
     if kind is not None:
         from specq.decoding.quantized_cache import check_folder
@@ -65,6 +66,32 @@ def check_arm(arm: Arm, target: PlannedModel, engine: Engine, capabilities: Capa
 
         check_compiled(spec, kind)
         check_compilable(AutoConfig.from_pretrained(target.resolved.folder, local_files_only=True))
+
+
+def check_draft_cache(arm: Arm, draft: PlannedModel, engine: Engine) -> None:
+    """Refuse a draft whose cache cannot be kept as its target's: of the mlx engine, which quantizes both.
+
+    Raises:
+        Unsupported: as check_mlx_cache.
+    """
+    if engine.kind == "mlx":
+        check_mlx_cache(draft, arm.target.kv_cache)
+
+
+def check_mlx_cache(model: PlannedModel, kind: CacheType | None) -> None:
+    """Refuse a model whose cache mlx-lm cannot quantize; weights are not read, for mlx reads them when it computes.
+
+    Raises:
+        Unsupported: its heads do not fit mlx's groups, it keeps more than keys and values, or it cannot be loaded.
+    """
+    if kind is None:
+        return
+    from specq.engines.mlx import KV_BITS
+    from specq.engines.mlx_session import KVCache
+    from specq.quantize import mlx
+
+    name = model.resolved.name
+    KVCache(mlx.load(name, model.resolved.folder), KV_BITS[kind], model.facts.head_dim, name)
 
 
 def capabilities(engine: Engine) -> Capabilities:

@@ -12,7 +12,11 @@ from specq.core.types import DraftSpec, TargetSpec
 from specq.experiment.schema import Engine, Experiment
 from specq.experiment.sizes import PlannedModel
 from specq.models import cache, facts, refs, tokenizers
-from specq.quantize import recipes
+from specq.quantize import layers, recipes
+from specq.quantize.recipes import Recipe
+
+# Which engine reads what a recipe's tool writes.
+_READ_BY = {"llmcompressor": "hf", "mlx-lm": "mlx", "specq": "mlx"}
 
 
 def planned(role: Any, name: str, engine: Engine, revision: str | None = None, fetch: bool = True) -> PlannedModel:
@@ -45,16 +49,20 @@ class Beside:
             return self._target
         return self._once(spec.weights, lambda: self._quantized(spec))
 
-    def draft(self, spec: DraftSpec | None) -> PlannedModel | None:
-        """A draft's second model; the target itself for "self" as it is; None where there is none.
+    def draft(self, spec: DraftSpec | None, target: TargetSpec) -> PlannedModel | None:
+        """A draft's second model; None where there is none.
+
+        "self" is the arm's own target, whose spec is `target`; by a recipe it is made of the experiment's.
 
         Raises:
             UserError: it cannot be found, quantized or used, or speaks other tokens.
         """
         if spec is None or spec.model is None:
             return None
+        own = self.target(target)
         # What decides which weights are loaded; k and rule do not.
-        return self._once(replace(spec, k=1, rule="rejection"), lambda: self._second(spec))
+        on = target.weights if spec.model == "self" and spec.recipe is None else None
+        return self._once((replace(spec, k=1, rule="rejection"), on), lambda: self._second(spec, own))
 
     def loaded(self) -> list[PlannedModel]:
         """The models that will be loaded beside the target."""
@@ -83,37 +91,50 @@ class Beside:
         self._compare(found, f"quantized target {spec.model}")
         return replace(found, twin_bytes=target.weight_bytes if spec.prefill == "dense" else 0)
 
-    def _second(self, spec: DraftSpec) -> PlannedModel:
-        target, engine = self._target, self._engine
+    def _second(self, spec: DraftSpec, own: PlannedModel) -> PlannedModel:
+        engine = self._engine
         if spec.dtype is not None:
             engine = engine.model_copy(update={"dtype": spec.dtype})
         if spec.model == "self":
-            dtype = target.facts.dtype if engine.dtype == "auto" else engine.dtype
-            found = target if dtype == target.dtype else replace(target, role="draft", dtype=dtype)
+            source = own if spec.recipe is None else self._target
+            dtype = source.facts.dtype if engine.dtype == "auto" else engine.dtype
+            found = source if dtype == source.dtype else replace(source, role="draft", dtype=dtype)
         else:
             found = planned("draft", str(spec.model), engine, None, self._fetch)
             self._compare(found, f"draft {spec.model}")
         if spec.recipe is not None:
             return self._by_recipe("draft", found, spec.recipe, spec.prefill)
-        if spec.bits is not None:
-            if _is_quantized(target):
-                raise ModelError(
-                    f"bits = {spec.bits}: {target.resolved.name} is quantized already, so it cannot be rounded once "
-                    "more; take the bits out, or name a model in floats"
-                )
-            # The embedding and the norms stay those of the target, but each layer is held once more.
-            whole = found.facts.parameters - found.facts.vocab * found.facts.hidden
-            stored = whole * spec.bits // 8
-            twin = found.weight_bytes if spec.prefill == "dense" else 0
-            return replace(found, role="draft", stored_bytes=stored, twin_bytes=twin, how=f"{spec.bits} bits")
-        return found
+        return found if spec.bits is None else self._rounded(spec, spec.bits, found)
+
+    def _rounded(self, spec: DraftSpec, bits: int, source: PlannedModel) -> PlannedModel:
+        if source.how is not None or _is_quantized(source):
+            raise ModelError(
+                f"bits = {bits}: {source.name} is quantized already, so it cannot be rounded once more; take the bits "
+                "out, or name a model in floats"
+            )
+        layers.check_shapes(self._rounding(spec), layers.linear_layers(source.resolved.folder))
+        # The embedding and the norms stay those of the target, but each layer is held once more.
+        whole = source.facts.parameters - source.facts.vocab * source.facts.hidden
+        twin = source.weight_bytes if spec.prefill == "dense" else 0
+        return replace(source, role="draft", stored_bytes=whole * bits // 8, twin_bytes=twin, how=f"{bits} bits")
+
+    def _rounding(self, spec: DraftSpec) -> Recipe:
+        if self._engine.kind == "mlx":
+            from specq.engines.mlx_drafts import rounding
+
+            return rounding(spec)
+        return recipes.make({"method": "rtn", "bits": spec.bits, "group_size": spec.group_size, "head": spec.head})
 
     def _by_recipe(self, role: Any, source: PlannedModel, path: str, prefill: str) -> PlannedModel:
         from specq.quantize import artifact, prepare, room
 
         recipe = recipes.load(Path(path))
-        if recipe.facts.tool == "mlx-lm" and self._engine.kind != "mlx":
-            raise ModelError(f'{path} makes an MLX folder, which engine kind "{self._engine.kind}" does not read')
+        if (reader := _READ_BY[recipe.facts.tool]) != self._engine.kind:
+            methods = ", ".join(m for m, f in recipes.METHODS.items() if _READ_BY[f.tool] == self._engine.kind)
+            raise ModelError(
+                f'{path}: method = "{recipe.method}" makes a folder that engine kind "{reader}" reads, not '
+                f'"{self._engine.kind}": allowed is {methods}, or --set engine.kind={reader}'
+            )
         twin = source.weight_bytes if prefill == "dense" and self._engine.kind == "hf" else 0
         made = replace(source, role=role, how=path, twin_bytes=twin)
         kept = artifact.kept(recipe, source.resolved)

@@ -123,13 +123,14 @@ def make(
         try:
             own = beside.target(arm.target)
             checks.check_arm(arm, own, experiment.engine, capabilities)
-            draft = beside.draft(arm.draft)
-            if draft is not None and draft.resolved is not target.resolved:
+            draft = beside.draft(arm.draft, arm.target)
+            if draft is not None and draft.resolved not in (target.resolved, own.resolved):
                 check_model(draft, experiment.engine)
-            check_rollback(arm.draft, target, draft)
+                checks.check_draft_cache(arm, draft, experiment.engine)
+            check_rollback(arm.draft, own, draft)
         except UserError as error:
             refusals.append(Refusal(arm=arm.id, reason=str(error), error=type(error)))
-        if draft is not None and draft is not target:
+        if draft is not None and draft is not target and draft is not own:
             refusals += misfits(arm.id, "draft ", draft, rendered, experiment.workload.max_new_tokens)
         planned.append(planned_arm(arm, own, draft, tokens=tokens, bandwidth=bandwidth_bytes_per_s))
     loaded = (target, *beside.loaded())

@@ -5,13 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from specq.core.types import DraftSpec
+from specq.core.types import CACHE_BLOCK, CACHE_BLOCK_BYTES, DraftSpec
 from specq.experiment.arms import Arm
 from specq.models.facts import DTYPE_BYTES, Facts
 from specq.models.refs import Resolved
-
-CACHE_BYTES = {"q8": 34 / 32, "q4": 18 / 32}
-"""Bytes an element of a quantized cache: 32 values and their 16-bit scale in 34 or 18 bytes."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -130,7 +127,7 @@ def planned_arm(
 def _cache_share(arm: Arm, target: PlannedModel) -> float:
     """Bytes of an element of the arm's cache against one as computed."""
     kind = arm.target.kv_cache
-    return 1.0 if kind is None else CACHE_BYTES[kind] / DTYPE_BYTES[target.dtype]
+    return 1.0 if kind is None else CACHE_BLOCK_BYTES[kind] / CACHE_BLOCK / DTYPE_BYTES[target.dtype]
 
 
 def _draft_bytes(spec: DraftSpec | None, target: PlannedModel, draft: PlannedModel | None) -> int:

@@ -14,6 +14,8 @@ from specq.core import hashes
 from specq.core.errors import DiskFull, ModelError
 
 _FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
+HINT = "set SPECQ_CACHE to"
+"""How the advice begins to write to another folder, unless a caller has another way."""
 
 
 def root() -> Path:
@@ -26,7 +28,7 @@ def root() -> Path:
 
 
 @contextmanager
-def disk_errors(where: Path) -> Iterator[None]:
+def disk_errors(where: Path, *, hint: str = HINT) -> Iterator[None]:
     """Turn a full disk, a limit on file sizes or a folder that cannot be written into one line.
 
     Raises:
@@ -39,22 +41,21 @@ def disk_errors(where: Path) -> Iterator[None]:
         yield
     except OSError as error:
         if error.errno in _FULL:
-            raise full(where, error.errno) from error
+            raise full(where, error.errno, hint=hint) from error
         if error.errno in (errno.EACCES, errno.EPERM, errno.EROFS, errno.ENOTDIR, errno.EEXIST):
             raise ModelError(
-                f"cannot write the cache folder {where} ({error.strerror}): "
-                "set SPECQ_CACHE to a folder that you can write"
+                f"cannot write the folder {where} ({error.strerror}): {hint} a folder that you can write"
             ) from error
         raise
     except SafetensorError as error:
         # The safetensors writer reports the system's error as text only.
         for code in _FULL:
             if f"os error {code}" in str(error):
-                raise full(where, code) from error
+                raise full(where, code, hint=hint) from error
         raise
 
 
-def full(where: Path, code: int = errno.ENOSPC) -> DiskFull:
+def full(where: Path, code: int = errno.ENOSPC, *, hint: str = HINT) -> DiskFull:
     """The error of a full disk; EFBIG is a limit on file sizes, which free space does not lift."""
     if code == errno.EFBIG:
         return DiskFull(
@@ -63,7 +64,7 @@ def full(where: Path, code: int = errno.ENOSPC) -> DiskFull:
         )
     return DiskFull(
         f"no space left on the disk of {where}; nothing half-written was kept: "
-        "free some space, or set SPECQ_CACHE to a folder on another disk, and try again"
+        f"free some space, or {hint} a folder on another disk, and try again"
     )
 
 
@@ -78,24 +79,25 @@ def need_space(where: Path, size: int) -> None:
     if free < size:
         raise DiskFull(
             f"the disk of {where} has {free / 1e6:.0f} MB free and {size / 1e6:.0f} MB are needed: "
-            "free some space, or set SPECQ_CACHE to a folder on another disk, and try again"
+            f"free some space, or {HINT} a folder on another disk, and try again"
         )
 
 
-def build(final: Path, make: Callable[[Path], Path], *, is_whole: Callable[[Path], bool]) -> Path:
+def build(final: Path, make: Callable[[Path], Path], *, is_whole: Callable[[Path], bool], hint: str = HINT) -> Path:
     """Build the folder `final` so that it is there whole or not at all, and return it.
 
     `make` gets an empty scratch folder beside `final` and returns the finished folder inside it, which
     is renamed into place. One process builds at a time; another waits and then finds the work done.
-    Scratch that a killed build left is removed first. A `final` that is not whole is built again.
+    Scratch that a killed build left is removed first. A `final` that is not whole is built again. `hint`
+    begins the advice to write elsewhere: "set SPECQ_CACHE to".
 
     Raises:
-        DiskFull, ModelError: the cache cannot be written; what `make` raises passes through.
+        DiskFull, ModelError: the folder cannot be written; what `make` raises passes through.
     """
     if is_whole(final):
         return final
     scratch = final.with_name(final.name + ".part")
-    with disk_errors(final.parent):
+    with disk_errors(final.parent, hint=hint):
         final.parent.mkdir(parents=True, exist_ok=True)
         with _lock(final.with_name(final.name + ".lock")):
             _remove(scratch)
@@ -124,8 +126,12 @@ def _lock(path: Path) -> Iterator[None]:
         with path.open("ab") as file:
             # The lock goes with the file handle, so a killed process never leaves it held.
             fcntl.flock(file, fcntl.LOCK_EX)
-            # Who held it before removed the file: then this lock holds nobody back, and the next file counts.
-            if not path.exists() or path.stat().st_ino != os.fstat(file.fileno()).st_ino:
+            try:
+                held = path.stat().st_ino == os.fstat(file.fileno()).st_ino
+            except FileNotFoundError:
+                held = False
+            if not held:
+                # Who held it before removed the file: this lock holds nobody back, and the next file counts.
                 continue
             try:
                 yield

@@ -13,16 +13,16 @@ import specq
 from specq.core import hashes, jsonl
 from specq.core.clock import now
 from specq.core.errors import ConfigError, ModelError, RunFailed
+from specq.core.process_memory import rss_peak_bytes
 from specq.models import cache, headers, refs
 from specq.models.facts import facts
 from specq.models.refs import Resolved
-from specq.quantize import audited, prepare
+from specq.quantize import audited, beside, prepare
 from specq.quantize.audited import CalibrationUsed, QuantAudit
 from specq.quantize.made import Made, OnProgress
 from specq.quantize.prepare import Plan
 from specq.quantize.recipes import SELF, Recipe
 from specq.quantize.recipes import make as make_recipe
-from specq.quantize.room import peak_bytes
 
 FILE = "specq-quantize.json"
 CALIBRATION = "calibration.jsonl"
@@ -31,7 +31,6 @@ _PACKAGES = {
     "mlx-lm": ("mlx-lm", "mlx", "transformers"),
     "specq": ("mlx", "safetensors"),
 }
-_BESIDE_WEIGHTS = ("config.json", "tokenizer.json", "tokenizer_config.json", "chat_template.jinja")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -93,14 +92,15 @@ def read(folder: Path) -> Artifact:
 def key(recipe: Recipe, source: Resolved, calibration_sha256: str) -> str:
     """Hex sha256 over everything that can change a quantized folder.
 
-    The source's weights, config and tokenizer, the recipe, the text (`calibration_sha256`: the hash of its
-    file, "self" where the model writes it, "" for none), the versions of what does the work, and whether it
-    is done on a CPU.
+    The source's weights, config and whatever of it is copied, the recipe, the text (`calibration_sha256`: the
+    hash of its file, "self" where the model writes it, "" for none), the versions of what does the work, and
+    whether it is done on a CPU.
     """
     asked = {name: value for name, value in recipe.to_json().items() if name != "calibration"}
-    beside = {name: hashes.of_file(path) for name in _BESIDE_WEIGHTS if (path := source.folder / name).is_file()}
+    copied = [source.folder / "config.json", *beside.files(source.folder)]
+    sums = {str(path.relative_to(source.folder)): hashes.of_file(path) for path in copied}
     where = _device() if recipe.facts.tool == "llmcompressor" else "any"
-    parts = [asked, facts(source).weights_sha256, beside, calibration_sha256, _versions(recipe), where]
+    parts = [asked, facts(source).weights_sha256, sums, calibration_sha256, _versions(recipe), where]
     return hashes.of_json(parts)
 
 
@@ -134,10 +134,8 @@ def make(
         _write(plan, scratch, on_progress, say)
         return scratch / "model"
 
-    made = cache.build(final, build, is_whole=_is_whole)
-    if out is not None:
-        final.with_name(final.name + ".lock").unlink(missing_ok=True)
-    return read(made)
+    hint = cache.HINT if out is None else "point --out at"
+    return read(cache.build(final, build, is_whole=_is_whole, hint=hint))
 
 
 def kept(recipe: Recipe, source: Resolved) -> Path | None:
@@ -179,7 +177,7 @@ def _write(plan: Plan, scratch: Path, on_progress: OnProgress, say: Callable[[st
     made = _quantize(plan, rows, folder, on_progress)
     if recipe.calibration == SELF:
         (scratch / CALIBRATION).replace(folder / CALIBRATION)
-    seconds, peak = now() - started, peak_bytes()
+    seconds, peak = now() - started, rss_peak_bytes()
     used = None if calibration is None else calibration.used
     say("auditing the result")
     audit = _audit(plan, folder, made, used)

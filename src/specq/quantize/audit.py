@@ -12,14 +12,13 @@ from typing import Any
 
 from specq.models import headers
 from specq.quantize import compare, contents, grid, sizes
-from specq.quantize.audited import CalibrationUsed, QuantAudit
+from specq.quantize.audited import NO_KERNEL, CalibrationUsed, QuantAudit
 from specq.quantize.contents import Contents, Layer, canonical
 from specq.quantize.schemes import Scheme
 
 _DIFFERENCE = 0.02
 # Exponents alone, as OCP MX stores scales: 255 is NaN.
 _E8M0_NAN = 255
-NO_KERNEL = "no kernel here: "
 
 
 def audit_folder(

@@ -7,6 +7,10 @@ from dataclasses import asdict, dataclass, fields
 from typing import Any
 
 from specq.core.errors import ModelError
+from specq.core.typed import tuples
+
+NO_KERNEL = "no kernel here: "
+"""How the reason begins why a layer runs on no packed kernel."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -90,10 +94,6 @@ def from_json(value: Mapping[str, Any]) -> QuantAudit:
     if set(value) != known:
         wrong = sorted(set(value) ^ known)
         raise ModelError(f"a quantization audit by another version of specq (fields {', '.join(wrong)}): audit it anew")
-    given = {key: _tuples(item) for key, item in value.items()}
+    given = {key: tuples(item) for key, item in value.items()}
     used = value["calibration"]
     return QuantAudit(**{**given, "calibration": None if used is None else CalibrationUsed(**used)})
-
-
-def _tuples(value: Any) -> Any:
-    return tuple(_tuples(item) for item in value) if isinstance(value, list) else value

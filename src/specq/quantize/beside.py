@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shutil
+from collections.abc import Iterator
 from pathlib import Path
 
 _FILES = (
@@ -19,15 +20,20 @@ _FILES = (
 _FOLDERS = ("additional_chat_templates",)
 
 
+def files(folder: Path) -> Iterator[Path]:
+    """The files that `take_over` copies from a model folder, in the same order each time."""
+    for pattern in _FILES:
+        yield from (path for path in sorted(folder.glob(pattern)) if path.is_file())
+    for name in _FOLDERS:
+        yield from (path for path in sorted((folder / name).rglob("*")) if path.is_file())
+
+
 def take_over(source: Path, out: Path) -> None:
     """Copy tokenizer, chat templates and generation_config.json of a model folder into `out`.
 
     A library that saves them from memory would write what was set on the way, such as truncation.
     """
-    for pattern in _FILES:
-        for path in sorted(source.glob(pattern)):
-            if path.is_file():
-                shutil.copyfile(path, out / path.name)
-    for name in _FOLDERS:
-        if (source / name).is_dir():
-            shutil.copytree(source / name, out / name)
+    for path in files(source):
+        place = out / path.relative_to(source)
+        place.parent.mkdir(parents=True, exist_ok=True)
+        shutil.copyfile(path, place)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
@@ -84,13 +83,17 @@ def _measured(reference: Sequence[np.ndarray], given: Iterator[np.ndarray], note
         for at in range(0, len(mine), _CHUNK):
             p = mine[at : at + _CHUNK, :width].astype(np.float64)
             q = _log_softmax(logits[at : at + _CHUNK, :width]).astype(np.float64)
-            kl = (np.exp(p) * (p - q)).sum(axis=1)
+            with np.errstate(invalid="ignore"):
+                # A token that the source never says adds nothing, and 0 times infinity would be NaN.
+                kl = np.where(np.isneginf(p), 0.0, np.exp(p) * (p - q)).sum(axis=1)
+            if not np.isfinite(kl).all():
+                return _nothing(
+                    "the forward pass gave NaN or infinite logits, or a token of the source no probability at all: "
+                    "the weights or the source's are broken"
+                )
             total, worst = total + float(kl.sum()), max(worst, float(kl.max()))
-            worst = math.nan if np.isnan(kl).any() or math.isnan(worst) else worst
             agree += int((p.argmax(axis=1) == q.argmax(axis=1)).sum())
             positions += len(p)
-    if not math.isfinite(total):
-        return _nothing("the forward pass gave NaN or infinite logits: the weights or the source's are broken")
     if positions < POSITIONS:
         notes = [*notes, f"the forward pass saw {positions} positions, fewer than {POSITIONS}: the context is short"]
     return Distance(

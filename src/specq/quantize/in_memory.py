@@ -9,16 +9,17 @@ from torch import nn
 from transformers import PreTrainedModel
 
 from specq.core.errors import ConfigError, Unsupported
+from specq.core.types import Prefill
 from specq.quantize.dense import PackedLinear
 from specq.quantize.kernels import KernelLinear
+from specq.quantize.layers import is_gate
 from specq.quantize.packed import round_to_nearest
 from specq.quantize.recipes import ROW
-from specq.quantize.replace import Prefill, Quantized, Swap, weight_of
+from specq.quantize.replace import Quantized, Swap, weight_of
 
 BITS = (8, 4)
 GROUP = 32
 """Columns a scale at 4 bits, unless asked otherwise: the finest group that the kernel takes."""
-_ROUTERS = ("gate", "router", "shared_expert_gate")
 M = TypeVar("M", bound=nn.Module)
 
 
@@ -44,7 +45,7 @@ def quantize_in_memory(
     for name, module in model.named_modules():
         if isinstance(module, KernelLinear):
             raise Unsupported("this model is quantized already: name a model in floats, or draft with another one")
-        kept = name.rpartition(".")[2] in _ROUTERS or (module is top and not head)
+        kept = is_gate(name) or (module is top and not head)
         if isinstance(module, nn.Linear | PackedLinear) and not kept:
             chosen[name] = module
     if not chosen:

@@ -7,25 +7,26 @@ kernels lose to the dense ones, so a layer may hand those over (see `KernelLinea
 from __future__ import annotations
 
 import statistics
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from itertools import cycle
 
 import torch
 from torch import Tensor, nn
 
 from specq.core.clock import now
+from specq.quantize.audited import NO_KERNEL
 from specq.quantize.packed import IntWeights
 from specq.quantize.recipes import ROW
 
 INT4, INT8 = "int4pack", "int8pack"
-NONE = "no kernel here: "
 INT4_GROUPS = (32, 64, 128, 256)
 TILE = 16
 """Rows of the 4-bit kernels come in blocks of 16; the 8-bit one reads past the end of columns that do not."""
 INNER_TILES = (8, 4, 2)
 _ROWS = (2, 3, 4, 5, 6, 8, 12, 16, 24, 32, 48, 64, 96, 128)
-_TRIES = 5
-WALK_BYTES = 128 * 2**20
-"""Dense weights that one timing walks through, so that few of them still sit in a cache."""
+_TRIES = 3
+_SECONDS = 0.015
+"""How long both ways take turns at one row count, _TRIES turns at least: 0.2 s a shape where none is given up early."""
 
 
 def kernel_for(
@@ -45,24 +46,24 @@ def kernel_for(
     group that spans all columns is one scale a row.
     """
     if device not in ("cpu", "cuda"):
-        return f"{NONE}torch's packed kernels are for cpu and cuda, not {device}"
+        return f"{NO_KERNEL}torch's packed kernels are for cpu and cuda, not {device}"
     if dtype != "bfloat16":
-        return f"{NONE}the kernels compute in bfloat16, not {dtype}"
+        return f"{NO_KERNEL}the kernels compute in bfloat16, not {dtype}"
     if ordered:
-        return f"{NONE}columns are grouped in activation order"
+        return f"{NO_KERNEL}columns are grouped in activation order"
     if bits == 4:
         if (group_size or columns) not in INT4_GROUPS:
-            return f"{NONE}4 bits in groups of {group_size or columns}, the kernel takes {_list(INT4_GROUPS)}"
-        return INT4 if rows % TILE == 0 else f"{NONE}{rows} rows, the kernel takes multiples of {TILE}"
+            return f"{NO_KERNEL}4 bits in groups of {group_size or columns}, the kernel takes {_list(INT4_GROUPS)}"
+        return INT4 if rows % TILE == 0 else f"{NO_KERNEL}{rows} rows, the kernel takes multiples of {TILE}"
     if bits == 8:
         if device != "cpu":
-            return f"{NONE}torch's 8-bit kernel is for the cpu, not {device}"
+            return f"{NO_KERNEL}torch's 8-bit kernel is for the cpu, not {device}"
         if not symmetric:
-            return f"{NONE}8 bits with zero points, the kernel takes none"
+            return f"{NO_KERNEL}8 bits with zero points, the kernel takes none"
         if group_size not in (ROW, columns):
-            return f"{NONE}8 bits in groups of {group_size}, the kernel takes one scale a row"
-        return INT8 if columns % TILE == 0 else f"{NONE}{columns} columns, the kernel takes multiples of {TILE}"
-    return f"{NONE}{bits} bits, the kernels take 4 and 8"
+            return f"{NO_KERNEL}8 bits in groups of {group_size}, the kernel takes one scale a row"
+        return INT8 if columns % TILE == 0 else f"{NO_KERNEL}{columns} columns, the kernel takes multiples of {TILE}"
+    return f"{NO_KERNEL}{bits} bits, the kernels take 4 and 8"
 
 
 def _list(values: Sequence[int]) -> str:
@@ -163,36 +164,38 @@ def _scales4(weights: IntWeights) -> Tensor:
 def set_many(layers: Sequence[KernelLinear]) -> int | None:
     """Set `many` of layers of one shape to the row count from which their other way is faster, and return it.
 
-    None: the kernel stays faster up to 128 rows, or there is no other way. Both ways walk through the layers
-    in turn, so that weights come from memory as they do in decoding; medians of 5 interleaved walks.
+    None: the kernel stays faster up to 128 rows, or there is no other way. Each timed call takes the next of all
+    the layers, round and round: a layer's weights are read again only after those of all others of the shape, so
+    they come from memory as in decoding unless the whole shape fits the processor's cache. On CUDA, where a
+    launch takes longer than a layer, a timed turn is a walk through all of them.
     """
     many = None
     if layers[0].takes_many:
-        size = layers[0].in_features * layers[0].out_features * 2
-        walked = layers[: max(1, WALK_BYTES // size)]
-        many = next((rows for rows in _ROWS if _other_is_faster(walked, rows)), None)
+        turns = cycle([layers] if layers[0].packed.is_cuda else [[layer] for layer in layers])
+        many = next((rows for rows in _ROWS if _other_is_faster(turns, rows)), None)
     for layer in layers:
         layer.many = many
     return many
 
 
 @torch.inference_mode()
-def _other_is_faster(layers: Sequence[KernelLinear], rows: int) -> bool:
-    first = layers[0]
+def _other_is_faster(turns: Iterator[Sequence[KernelLinear]], rows: int) -> bool:
+    """Whether by median the other way takes a turn of layers no slower; the first turn of each way warms up."""
+    first = next(turns)[0]
     x = torch.randn(rows, first.in_features, dtype=torch.bfloat16, device=first.packed.device)
     sync = torch.cuda.synchronize if x.is_cuda else _nothing
     spent: tuple[list[float], list[float]] = ([], [])
-    for turn in range(_TRIES + 1):
+    began = now()
+    while len(spent[1]) <= _TRIES or now() - began < _SECONDS:
         for times, way in zip(spent, (KernelLinear.by_kernel, KernelLinear.by_many), strict=True):
+            layers = next(turns)
             sync()
             start = now()
             for layer in layers:
                 way(layer, x)
             sync()
-            if turn:
-                # The first walk warms up.
-                times.append(now() - start)
-    return statistics.median(spent[1]) <= statistics.median(spent[0])
+            times.append(now() - start)
+    return statistics.median(spent[1][1:]) <= statistics.median(spent[0][1:])
 
 
 def _nothing() -> None:

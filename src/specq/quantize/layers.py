@@ -17,7 +17,7 @@ KERNEL_GROUPS = (32, 64, 128, 256)
 """Groups that packed 4-bit kernels take, in the order in which they are proposed."""
 _NAMED = 3
 # A router is small and decides which expert runs: rounding it costs much and saves nothing.
-_GATE = re.compile(r"(^|\.)(gate|\w*router|shared_expert_gate)(\.|$)")
+_GATE = re.compile(r"(^|\.)(gate|\w*router|router_gate|shared_expert_gate)(\.|$)")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-import shutil
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 from specq.core.errors import RunFailed, SpecqError, Unsupported
 from specq.models import tokenizers
-from specq.models.cache import disk_errors
 from specq.models.quiet import quiet
 from specq.models.refs import Resolved
+from specq.quantize import beside
 from specq.quantize.layers import Layer, asked
 from specq.quantize.made import Made, OnProgress
 from specq.quantize.recipes import ROW, Recipe
@@ -21,18 +20,6 @@ PRESETS = {"w8a8": "W8A8", "fp8": "FP8_DYNAMIC", "nvfp4": "NVFP4", "mxfp4": "MXF
 # How often a method walks through all layers: SmoothQuant does so before GPTQ, round-to-nearest never.
 _PASSES = {"gptq": 1, "awq": 1, "nvfp4": 1, "w8a8": 2}
 _SMOOTHING = 0.5
-# What belongs to a model beside its weights and config.json; taken over byte for byte.
-_BESIDE = (
-    "tokenizer*",
-    "special_tokens_map.json",
-    "added_tokens.json",
-    "vocab.*",
-    "merges.txt",
-    "*.model",
-    "*.tiktoken",
-    "chat_template*",
-    "generation_config.json",
-)
 
 
 def check(recipe: Recipe, architecture: str) -> None:
@@ -86,14 +73,14 @@ def quantize(
     Equal sources, recipes, texts and versions give equal weight files.
 
     Raises:
-        RunFailed: llmcompressor broke. DiskFull: the disk is full.
+        RunFailed: llmcompressor broke. OSError, SafetensorError: the folder could not be written.
     """
     import torch
     from transformers import AutoModelForCausalLM
 
     wanted = asked(recipe, layers)
     with watched(_PASSES.get(recipe.method, 0), tuple(layer.name for layer in wanted), on_progress) as watch:
-        with torch.random.fork_rng(), disk_errors(out):
+        with torch.random.fork_rng():
             torch.manual_seed(recipe.seed)
             model: Any = AutoModelForCausalLM.from_pretrained(
                 source.folder, dtype="auto", local_files_only=True, trust_remote_code=False, use_safetensors=True
@@ -186,11 +173,4 @@ def _save(model: Any, source: Resolved, out: Path) -> None:
         model.save_pretrained(out, save_compressed=True)
     for name in ("generation_config.json", "recipe.yaml"):
         (out / name).unlink(missing_ok=True)
-    for pattern in _BESIDE:
-        for path in sorted(source.folder.glob(pattern)):
-            if path.is_file():
-                shutil.copyfile(path, out / path.name)
-            else:
-                shutil.copytree(path, out / path.name)
-    if (templates := source.folder / "additional_chat_templates").is_dir():
-        shutil.copytree(templates, out / templates.name)
+    beside.take_over(source.folder, out)

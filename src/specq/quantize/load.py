@@ -23,12 +23,14 @@ from transformers import (
 from transformers.quantizers.auto import AUTO_QUANTIZATION_CONFIG_MAPPING
 
 from specq.core.errors import ModelError
+from specq.core.types import Prefill
 from specq.models import headers
 from specq.quantize import packed
-from specq.quantize.kernels import NONE
+from specq.quantize.audited import NO_KERNEL
 from specq.quantize.packed import IntWeights
 from specq.quantize.recipes import Treatment
-from specq.quantize.replace import Prefill, Quantized, Swap
+from specq.quantize.replace import Quantized, Swap
+from specq.quantize.schemes import declared
 
 COMPRESSED = "compressed-tensors"
 _DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16, "float16": torch.float16}
@@ -68,11 +70,11 @@ def load_quantized(
         # Some formats come out in the dtype of their scales, which float32 activations do not multiply with.
         torch.nn.Module.to(model, device=device, dtype=wanted)
         layers = sorted({name.rpartition(".")[0] for name in headers.tensors(folder) if _is_scale(name)})
-        swap = Swap(model, prefill, dict.fromkeys(layers, f"{NONE}{why}"))
+        swap = Swap(model, prefill, dict.fromkeys(layers, f"{NO_KERNEL}{why}"))
     else:
         with _Files(folder) as files:
             layers = sorted({layer for layer, _ in packed.split(files.names)})
-            grids = packed.grids(settings, layers)
+            grids = packed.grids(declared(folder, config), layers)
             model = _dense(folder, files, grids, wanted, attention)
             torch.nn.Module.to(model, device)
             swap = Swap(model, prefill, {})

@@ -12,7 +12,6 @@ from typing import Any
 
 from specq.core.errors import RunFailed, Unsupported
 from specq.models import headers
-from specq.models.cache import disk_errors
 from specq.models.quiet import quiet
 from specq.models.refs import Resolved
 from specq.quantize import beside, mlx_methods
@@ -119,7 +118,8 @@ def quantize(
     Raises:
         Unsupported: mlx-lm cannot load the model, or its method does not know the architecture.
         ConfigError: the group does not divide the columns of a layer, and the method stops at such a one.
-        RunFailed: mlx-lm broke, or wrote values that are not finite. DiskFull: the disk is full.
+        RunFailed: mlx-lm broke, or wrote values that are not finite. OSError: the folder could not be
+            written.
     """
     config = headers.read_json(source.folder / "config.json")
     check(recipe, config)
@@ -147,8 +147,7 @@ def quantize(
             'method = "mlx-rtn" needs least of a model'
         ) from error
     _check_finite(model, recipe)
-    with disk_errors(out):
-        _save(model, recipe, config, source.folder, out)
+    _save(model, recipe, config, source.folder, out)
     return Made(fallen_back=tuple(watch.fallen_back), notes=tuple(_notes(model, recipe, roles, wanted)))
 
 

@@ -14,12 +14,12 @@ from typing import Any
 from specq.core.clock import now
 from specq.core.errors import ModelError, Unsupported
 from specq.models import headers
-from specq.models.cache import disk_errors
 from specq.models.refs import Resolved
 from specq.quantize import beside, mlx
 from specq.quantize.made import Made, OnProgress
 from specq.quantize.mlx_methods import GROUPS
 from specq.quantize.recipes import ROW, Recipe
+from specq.quantize.schemes import declared
 
 BITS = (2, 4, 8)
 """Widths that both formats pack alike: MLX puts 3, 5 and 6 bits elsewhere in a word."""
@@ -37,39 +37,38 @@ def turn_over(source: Resolved, recipe: Recipe, out: Path, on_progress: OnProgre
     Raises:
         ModelError: the folder holds no pack-quantized weights, or they are broken.
         Unsupported: MLX has no layout for its bits, groups or column order; or mlx-lm cannot load the result.
-        DiskFull: the disk is full.
+        OSError, SafetensorError: the folder could not be written.
     """
     mlx.need_mlx()
     from specq.quantize import packed
 
     config = headers.read_json(source.folder / "config.json")
-    given = _declared(source.name, config)
+    _check_format(source.name, config)
     files = headers.weight_files(source.folder)
     where = {name: path for path in files for name in headers.read_header(path)}
     names = sorted({layer for layer, _ in packed.split(where)})
     if not names:
         raise ModelError(f"{source.name} holds no packed weights: allowed is a folder of method rtn, gptq or awq")
-    grids = packed.grids(given, names)
+    grids = packed.grids(declared(source.folder, config), names)
     for name, grid in grids.items():
         _check_grid(name, grid)
     done: dict[str, Any] = {}
     started = now()
-    with disk_errors(out):
-        out.mkdir(parents=True, exist_ok=True)
-        for path in files:
-            _write(path, where, grids, _dtype(config), done, out)
-            left = (now() - started) / len(done) * (len(names) - len(done)) if done else None
-            on_progress(len(done), len(names), left)
-        _write_config({**config, **mlx.in_its_words(config, where)}, done, out)
-        beside.take_over(source.folder, out)
-        if (index := source.folder / headers.INDEX).is_file() and len(files) > 1:
-            _write_index(index, out)
+    out.mkdir(parents=True, exist_ok=True)
+    for path in files:
+        _write(path, where, grids, _dtype(config), done, out)
+        left = (now() - started) / len(done) * (len(names) - len(done)) if done else None
+        on_progress(len(done), len(names), left)
+    _write_config({**config, **mlx.in_its_words(config, where)}, done, out)
+    beside.take_over(source.folder, out)
+    if (index := source.folder / headers.INDEX).is_file() and len(files) > 1:
+        _write_index(index, out)
     mlx.load(source.name, out)
     return Made(notes=tuple(_notes(grids, str(_dtype(config)))))
 
 
-def _declared(name: str, config: Mapping[str, Any]) -> Mapping[str, Any]:
-    """The folder's quantization_config, all of it pack-quantized."""
+def _check_format(name: str, config: Mapping[str, Any]) -> None:
+    """Refuse a folder whose quantization_config is not all of it pack-quantized."""
     given = config.get("quantization_config")
     if not isinstance(given, dict) or given.get("quant_method") != "compressed-tensors":
         raise ModelError(
@@ -82,7 +81,6 @@ def _declared(name: str, config: Mapping[str, Any]) -> Mapping[str, Any]:
         raise Unsupported(
             f"{name} holds {', '.join(sorted(kinds))} weights: allowed is pack-quantized (rtn, gptq, awq)"
         )
-    return given
 
 
 def _check_grid(name: str, grid: Any) -> None:

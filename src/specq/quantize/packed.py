@@ -6,20 +6,18 @@ int32 words without gaps, little end first, along the columns (zero points along
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
-from typing import Any
 
 import torch
 from torch import Tensor
 
 from specq.core.errors import ModelError
 from specq.quantize.recipes import ROW
+from specq.quantize.schemes import Declared
 
 FORMAT = "pack-quantized"
 PARTS = ("weight_packed", "weight_scale", "weight_shape", "weight_zero_point", "weight_g_idx")
-GROUPED = ("group", "tensor_group")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -62,37 +60,22 @@ class IntWeights:
         return (values * scales[..., None]).view(self.q.shape)
 
 
-def grids(config: Mapping[str, Any], names: Iterable[str]) -> dict[str, Grid]:
-    """The grid of each named linear layer by a compressed-tensors `quantization_config`.
-
-    A layer's group is the first that targets it: by class ("Linear"), by name, or by "re:" and a regular expression.
+def grids(said: Declared, names: Iterable[str]) -> dict[str, Grid]:
+    """The grid of each named packed layer by what its folder's config.json declares.
 
     Raises:
-        ModelError: no group targets a layer, or its integers are of a kind that is not read here.
+        ModelError: the config does not say how a layer is stored, or not as integers of 1 to 8 bits by group or row.
     """
-    groups = [group for group in (config.get("config_groups") or {}).values() if group.get("weights")]
     found = {}
     for name in names:
-        weights = next((g["weights"] for g in groups if _targets(g.get("targets") or (), name)), None)
-        if weights is None:
-            raise ModelError(f"{name} has packed weights, but no group of quantization_config targets it")
-        strategy = str(weights.get("strategy") or ("group" if weights.get("group_size") else "channel"))
-        bits = int(weights["num_bits"])
-        if weights.get("type", "int") != "int" or not 1 <= bits <= 8 or strategy not in (*GROUPED, "channel"):
+        scheme = said.scheme(name)
+        if scheme.format != FORMAT or scheme.group_size is None or not 1 <= scheme.bits <= 8:
             raise ModelError(
-                f"{name} holds {bits}-bit {weights.get('type', 'int')} weights by {strategy}: "
-                "read here are integers of 1 to 8 bits by group or channel"
+                f"{name} is {scheme.format}, {scheme.words()}: "
+                f"read here are {FORMAT} integers of 1 to 8 bits by group or channel"
             )
-        size = int(weights["group_size"]) if strategy in GROUPED else ROW
-        found[name] = Grid(bits=bits, group_size=size, symmetric=bool(weights.get("symmetric", True)))
+        found[name] = Grid(bits=scheme.bits, group_size=scheme.group_size, symmetric=scheme.symmetric)
     return found
-
-
-def _targets(targets: Iterable[str], name: str) -> bool:
-    return any(
-        target == "Linear" or name == target or (target.startswith("re:") and re.match(target[3:], name))
-        for target in targets
-    )
 
 
 def assemble(name: str, grid: Grid, parts: Mapping[str, Tensor]) -> IntWeights:

@@ -5,19 +5,18 @@ from __future__ import annotations
 from collections import Counter, defaultdict
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Literal
 
 import torch
 from torch import nn
 from transformers import PreTrainedModel
 
+from specq.core.types import Prefill
+from specq.quantize.audited import NO_KERNEL
 from specq.quantize.dense import PackedLinear, blocked
-from specq.quantize.kernels import NONE, KernelLinear, kernel_of, set_many
+from specq.quantize.kernels import KernelLinear, kernel_of, set_many
 from specq.quantize.packed import IntWeights, round_to_nearest
 from specq.quantize.recipes import ROW
 
-Prefill = Literal["dense", "packed"]
-PREFILLS: tuple[Prefill, ...] = ("dense", "packed")
 # The kernels add up in float32 and the dense layers round their weights: both lie well within this of each other.
 _LARGEST_ERROR = 0.01
 
@@ -69,23 +68,23 @@ class Swap:
         try:
             old = self.model.get_submodule(name)
         except AttributeError:
-            self.kernels[name] = f"{NONE}transformers merges this layer with others"
+            self.kernels[name] = f"{NO_KERNEL}transformers merges this layer with others"
             return
         if not isinstance(old, nn.Linear | PackedLinear):
-            self.kernels[name] = f"{NONE}{type(old).__name__} is no plain linear layer"
+            self.kernels[name] = f"{NO_KERNEL}{type(old).__name__} is no plain linear layer"
             return
         plain = old if dequantized and isinstance(old, nn.Linear) else _plain(old, weights)
         device = plain.weight.device.type
         kernel = kernel_of(weights, device=device, dtype=plain.weight.dtype)
         new: nn.Module = plain
-        if not kernel.startswith(NONE):
+        if not kernel.startswith(NO_KERNEL):
             fast = KernelLinear(weights, kernel, bias=plain.bias, device=device)
             if _agrees(fast, plain):
                 fast.dense = blocked(plain) if self.prefill == "dense" else None
                 self._put[f"{kernel} {fast.out_features} x {fast.in_features}"].append(fast)
                 new = fast
             else:
-                kernel = f"{NONE}torch's kernel gives other numbers than the dequantized layer"
+                kernel = f"{NO_KERNEL}torch's kernel gives other numbers than the dequantized layer"
         self.kernels[name] = kernel
         parent, _, last = name.rpartition(".")
         setattr(self.model.get_submodule(parent), last, new)

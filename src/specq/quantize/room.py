@@ -1,21 +1,29 @@
-"""What a source must be, and what must be free, before a model is quantized; and what it took at its peak."""
+"""What a source must be, and what must be free, before a model is quantized."""
 
 from __future__ import annotations
 
 import re
-import resource
 import shutil
-import sys
 from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
 
 from specq.core.errors import DiskFull, ModelError
 from specq.models import headers
+from specq.quantize import contents, sizes
 from specq.quantize.layers import Layer, asked
-from specq.quantize.recipes import ROW, Recipe
+from specq.quantize.recipes import Recipe
+from specq.quantize.schemes import Scheme
 
-_FLOATS = {"F64": 8, "F32": 4, "F16": 2, "BF16": 2}
+# As config.json names what a method writes; the others write pack-quantized or mlx affine.
+_FORMATS = {
+    "w8a8": "int-quantized",
+    "fp8": "float-quantized",
+    "nvfp4": "nvfp4-pack-quantized",
+    "mxfp4": "mxfp4-pack-quantized",
+}
+_WIDER = ("v_proj", "v_a_proj", "v_b_proj", "down_proj")
+_PLACE = re.compile(r"\.(\d+)\.")
 # torch, transformers and llmcompressor once they are imported.
 _LIBRARIES = 700_000_000
 # Scores and their sums that a method keeps while it works on one layer: copies of one layer's inputs.
@@ -59,20 +67,44 @@ def refuse_quantized(name: str, folder: Path) -> None:
 
 
 def stored_bytes(recipe: Recipe, layers: Sequence[Layer], folder: Path) -> int:
-    """About how many bytes of weights a quantized folder will hold: integers, scales and what stays in floats."""
-    wanted = asked(recipe, layers)
-    tensors = headers.tensors(folder)
-    widths = Counter(info.dtype for info in tensors.values())
-    width = _FLOATS.get(widths.most_common(1)[0][0], 2)
-    group = [layer.columns if recipe.group_size == ROW else recipe.group_size for layer in wanted]
-    scale = 16 if recipe.symmetric else 16 + recipe.bits
-    packed = sum(
-        layer.elements * recipe.bits + layer.elements // size * scale for layer, size in zip(wanted, group, strict=True)
+    """How many bytes of weight files a quantized folder should have: integers, scales, floats that stay, headers."""
+    source = contents.read(folder)
+    known = {contents.canonical(layer.name) for layer in source.layers.values()}
+    places = [int(found[1]) for layer in layers if (found := _PLACE.search(layer.name))]
+    schemes: dict[str, Scheme] = {}
+    for layer in asked(recipe, layers):
+        name = contents.canonical(layer.name)
+        # Some files hold both halves of what all experts read in one tensor.
+        name = name if name in known else name.replace(".experts.gate_proj", ".experts.gate_up_proj")
+        # llmcompressor gives a head that is the embedding weights of its own, mlx-lm keeps the two one.
+        if name in known or (layer.role == "head" and recipe.facts.tool == "llmcompressor"):
+            schemes[name] = _scheme(recipe, layer.name, max(places, default=0) + 1)
+    if recipe.embeddings == "quantize":
+        schemes |= {contents.canonical(layer.name): _scheme(recipe, layer.name, 1) for layer in source.of("embedding")}
+    return sizes.predicted_bytes(source, schemes)
+
+
+def _scheme(recipe: Recipe, name: str, blocks: int) -> Scheme:
+    """How a method stores a layer of that name, in a model of so many decoder layers."""
+    bits = recipe.bits
+    if recipe.mix is not None and _is_wide(name, blocks):
+        bits = int(recipe.mix.rpartition("_")[2])
+    plain = "pack-quantized" if recipe.facts.tool == "llmcompressor" else "mlx affine"
+    return Scheme(
+        format=_FORMATS.get(recipe.method, plain),
+        bits=bits,
+        group_size=recipe.group_size,
+        symmetric=recipe.symmetric,
+        activations=recipe.method in _FORMATS,
     )
-    # A tied head that is quantized comes on top: the embedding stays as it was.
-    own = [layer for layer in wanted if layer.role != "head" or f"{layer.name}.weight" in tensors]
-    kept = sum(info.size for info in tensors.values()) - width * sum(layer.elements for layer in own)
-    return max(0, kept) + packed // 8
+
+
+def _is_wide(name: str, blocks: int) -> bool:
+    """Whether mlx-lm's mixtures give a layer the wider bits (mixed_quant_predicate_builder)."""
+    place, eighth = _PLACE.search(name), blocks // 8
+    at = int(place[1]) if place else 0
+    outer = at < eighth or at >= 7 * blocks // 8 or (at - eighth) % 3 == 2
+    return "lm_head" in name or (outer and any(part in name for part in _WIDER))
 
 
 def check_room(recipe: Recipe, layers: Sequence[Layer], folder: Path, *, tokens: int, out: Path, name: str) -> None:
@@ -96,7 +128,7 @@ def check_room(recipe: Recipe, layers: Sequence[Layer], folder: Path, *, tokens:
     if size > disk:
         raise DiskFull(
             f"{out} needs about {size / 1e6:.0f} MB and its disk has {disk / 1e6:.0f} MB free: free some space, or "
-            "give --out on another disk"
+            "give --out on another disk (without --out: set SPECQ_CACHE to a folder there)"
         )
 
 
@@ -113,13 +145,7 @@ def working_bytes(recipe: Recipe, layers: Sequence[Layer], tokens: int) -> int:
         return _LIBRARIES + 8 * largest
     blocks: Counter[str] = Counter()
     for layer in wanted:
-        place = re.search(r"\.\d+\.", layer.name)
+        place = _PLACE.search(layer.name)
         blocks[layer.name[: place.end()] if place else layer.name] += layer.columns**2
     hessians = 4 * (max(blocks.values(), default=0) + 2 * widest**2)
     return _LIBRARIES + hessians + 12 * largest + 4 * tokens * widest * _COPIES.get(recipe.method, 3)
-
-
-def peak_bytes() -> int:
-    """The most resident memory that this process had so far."""
-    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-    return peak if sys.platform == "darwin" else peak * 1024

@@ -163,8 +163,8 @@ def _compressed(place: str, given: Mapping[str, Any]) -> Declared:
     ignore = tuple(map(str, given.get("ignore") or ()))
     for pattern in (*(target for target, _ in named), *ignore):
         re.compile(pattern.removeprefix("re:"))
-    # Whole names come before patterns, patterns before classes, as compressed-tensors orders them.
-    rules = (*sorted(named, key=lambda rule: rule[0].startswith("re:")), *classes)
+    # compressed-tensors orders them so (match_targets): names, then patterns by their letters, then classes.
+    rules = (*sorted(named, key=lambda rule: (rule[0].startswith("re:"), rule[0])), *classes)
     return Declared(format=whole, rules=rules, ignore=ignore)
 
 
@@ -176,7 +176,11 @@ def _compressed_scheme(place: str, kind: str, group: Mapping[str, Any]) -> Schem
         raise ModelError(
             f"{place} has the format {kind!r}, which cannot be read here; allowed: {', '.join(COMPRESSED)}"
         )
-    strategy = str(weights["strategy"])
+    if kind == "pack-quantized" and weights.get("type", "int") != "int":
+        raise ModelError(f"{place} packs {weights['num_bits']}-bit {weights['type']} weights; allowed are integers")
+    # Where no strategy is named, the group tells it: none is the whole tensor, -1 a row.
+    given = weights.get("group_size")
+    strategy = weights.get("strategy") or ("tensor" if given is None else "channel" if given < 0 else "group")
     block: tuple[int, int] | None = None
     if strategy in ("group", "tensor_group"):
         size: int | None = int(weights["group_size"])

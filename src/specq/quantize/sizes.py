@@ -73,6 +73,8 @@ def predicted_bytes(source: Contents, schemes: Mapping[str, Scheme]) -> int:
         one = quantized_bytes(scheme, rows=layer.rows, columns=layer.columns, float_bytes=float_bytes)
         total += layer.count * (one + _SHAPE_BYTES * (scheme.format == "pack-quantized"))
         parts = _PARTS.get(scheme.format) or 2 + (not scheme.symmetric) + (scheme.format == "pack-quantized")
+        # Its activations have one scale of their own.
+        parts += scheme.format == "nvfp4-pack-quantized" and scheme.activations
         headers += parts * (len(name) + len(".weight_scale") + _ENTRY)
     return total + headers
 

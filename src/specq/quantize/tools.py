@@ -7,6 +7,7 @@ import sys
 from importlib import metadata
 from typing import Any
 
+from specq.quantize.audited import NO_KERNEL
 from specq.quantize.recipes import METHODS, ROW
 
 # What is tried on each kernel: bits and group.
@@ -69,8 +70,8 @@ def _runs(bits: int, group_size: int, device: str) -> str:
 
     weights = round_to_nearest(torch.ones(32, 64, dtype=torch.bfloat16), bits, group_size)
     kernel = kernels.kernel_of(weights, device=device, dtype=torch.bfloat16)
-    if kernel.startswith(kernels.NONE):
-        return kernel.removeprefix(kernels.NONE)
+    if kernel.startswith(NO_KERNEL):
+        return kernel.removeprefix(NO_KERNEL)
     try:
         layer = kernels.KernelLinear(weights, kernel, bias=None, device=device)
         layer(torch.ones(1, 64, dtype=torch.bfloat16, device=device)).sum().item()

@@ -22,34 +22,18 @@ from typing import Literal
 import numpy as np
 
 from specq.core.records import AUDIT, Audited, Divergence, Failed, FirstTokens, GapNoise, Sampled
+from specq.report.first_tokens import FirstTokenTest, edge_draws, of_record
 from specq.report.runfile import RunFile
-from specq.stats.counts import fisher_more, g_test, tv_upper
+from specq.stats.counts import fisher_more
 
 TIE_FACTOR = 2.0
 # Error levels: a sound arm fails one of these tests in about one run of ten thousand.
 MORE_TIES_P = 1e-4
 Z_LIMIT = 4.0
 FIRST_TOKEN_P = 1e-4
-# A law below this is no law but what rounding leaves of a token that truncation cut.
-EDGE = 1e-6
-EDGE_SHARE, EDGE_DRAWS = 0.02, 2
 
 BASELINE = "the baseline"
 Status = Literal["passed", "failed", "missing", "changed"]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class FirstTokenTest:
-    """Early tokens over repeated seeds at one prompt: G-test and an upper 95 % bound of the distance.
-
-    `outside` counts draws of tokens that the law leaves less than 1e-6; the G-test is of the others.
-    """
-
-    prompt: str
-    draws: int
-    outside: int
-    p: float
-    tv_upper: float
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -109,7 +93,10 @@ class Audit:
             return f"{same}{differ}"
         parts = [f"surprise z = {self.surprise_z:+.1f}", f"steps z = {self.steps_z:+.1f}"]
         if self.first_tokens:
-            parts.append(f"first tokens within {max(test.tv_upper for test in self.first_tokens):.2f} of it")
+            only = ""
+            if all(test.plain_only for test in self.first_tokens):
+                only = ", of plain sampling only, for the draft proposed nothing there"
+            parts.append(f"first tokens within {max(test.tv_upper for test in self.first_tokens):.2f} of it{only}")
         return f"no departure from the target's law seen: {', '.join(parts)}"
 
 
@@ -129,7 +116,9 @@ def of_arm(run: RunFile, arm: str) -> Audit:
     else:
         baseline = [record for record in run.of(Sampled) if record.arm == plain]
         mine = [record for record in run.of(Sampled) if record.arm == arm]
-        found = sampled(mine, [record for record in run.of(FirstTokens) if record.arm == arm], baseline, itself)
+        first = [record for record in run.of(FirstTokens) if record.arm == arm]
+        drafted = any(one.get("draft") for one in run.info["arms"] if one["id"] == arm)
+        found = sampled(mine, first, baseline, itself, drafted=drafted)
     if broken and found.status != "failed":
         found = replace(found, status="missing", reasons=broken)
     if not changed:
@@ -214,16 +203,19 @@ def sampled(
     first: Sequence[FirstTokens],
     baseline: Sequence[Sampled] = (),
     itself: str = BASELINE,
+    *,
+    drafted: bool = False,
 ) -> Audit:
     """The audit above temperature 0.
 
     `baseline` is the text of the plain arm `itself`: it shows how many tokens rounding alone puts outside the law.
+    `drafted`: the arm has a draft.
     """
     if not scored:
         return Audit(status="missing")
     surprise_z = _z(sum(r.surprise for r in scored), sum(r.surprise_variance for r in scored))
     steps_z = _z(sum(r.steps - r.steps_mean for r in scored), sum(r.steps_variance for r in scored))
-    tests = tuple(map(_first_tokens, first))
+    tests = tuple(of_record(record, drafted) for record in first)
     reasons = [
         f"{what}: z = {z:+.1f}, allowed is -{Z_LIMIT:.0f} to {Z_LIMIT:.0f}"
         for what, z in (
@@ -247,9 +239,9 @@ def sampled(
     ]
     reasons += [
         f"{test.outside} of {test.draws} first tokens at prompt {test.prompt} have no probability under the target, "
-        f"rounding explains at most {_edge_draws(test.draws)}"
+        f"rounding explains at most {edge_draws(test.draws)}"
         for test in tests
-        if test.outside > _edge_draws(test.draws)
+        if test.outside > edge_draws(test.draws)
     ]
     return Audit(
         status="failed" if reasons else "passed",
@@ -260,23 +252,6 @@ def sampled(
         steps_z=steps_z,
         first_tokens=tests,
     )
-
-
-def _first_tokens(record: FirstTokens) -> FirstTokenTest:
-    cells = list(zip(record.counts, record.expected, strict=True))
-    inside = [(count, law) for count, law in cells if law >= EDGE]
-    counts, law = [count for count, _ in inside], [p for _, p in inside]
-    return FirstTokenTest(
-        prompt=record.prompt,
-        draws=record.draws,
-        outside=sum(count for count, p in cells if p < EDGE),
-        p=g_test(counts, law) if sum(counts) else 1.0,
-        tv_upper=tv_upper(record.counts, record.expected),
-    )
-
-
-def _edge_draws(draws: int) -> int:
-    return max(EDGE_DRAWS, int(EDGE_SHARE * draws))
 
 
 def _kind(record: Audited, limit: float, length: int | None) -> str:

@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 
 from specq.core.records import Divergence, LoadedModel, Note
+from specq.quantize.audited import NO_KERNEL
 from specq.report.measures import Measure, from_interval
 from specq.report.runfile import RunFile
 from specq.report.words import agreement, number
 from specq.stats.intervals import pooled_ratio
 
-NO_KERNEL = "no kernel here: "
 # How engines say that a dense copy of the weights takes passes of many rows over.
 DENSE_COPY = ": dense from "
 BOTH = "packed weights and a dense copy: memory of both"

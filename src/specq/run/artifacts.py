@@ -11,7 +11,8 @@ from specq.core.records import Done, QuantizedModel, Record
 from specq.core.types import DraftSpec, TargetSpec
 from specq.experiment.arms import arms
 from specq.experiment.schema import Experiment
-from specq.quantize import artifact, recipes
+from specq.models import refs
+from specq.quantize import artifact, prepare, recipes
 from specq.run.job import Asked, Job
 from specq.run.provenance import hide_home, show_home
 
@@ -47,6 +48,20 @@ def wanted(experiment: Experiment) -> tuple[Wanted, ...]:
             model, revision = (target.model, target.revision) if own else (str(arm.draft.model), None)
             found[Wanted(model=model, revision=revision, recipe=arm.draft.recipe)] = None
     return tuple(found)
+
+
+def keys(experiment: Experiment) -> dict[str, str]:
+    """Of each wanted model, by its label, the hash over all that can change it; weights and texts are read.
+
+    Raises:
+        UserError: a recipe, its text or a model is not there.
+    """
+    found = {}
+    for one in wanted(experiment):
+        recipe = recipes.load(Path(one.recipe))
+        source = refs.resolve(one.model, revision=one.revision)
+        found[one.label] = artifact.key(recipe, source, prepare.text_sha256(recipe))
+    return found
 
 
 def quantize(job: Job, name: str) -> None:

@@ -17,7 +17,7 @@ from specq.run.provenance import show_home
 RUN, RECORDS, OUTPUTS, DONE = "run.json", "records.jsonl", "outputs.jsonl", "done.json"
 # What every part of specq that reads a run leans on, and its type.
 NEEDED = {"experiment": str, "question": str, "config": dict, "arms": list, "prompts": list}
-OPTIONAL = {"provenance": dict, "models": dict, "notes": list, "model_notes": list}
+OPTIONAL = {"provenance": dict, "models": dict, "quantized": dict, "notes": list, "model_notes": list}
 
 
 def read_info(run_dir: Path) -> dict[str, Any]:

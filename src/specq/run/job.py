@@ -128,6 +128,12 @@ class Asked:
         """The prompt that warm-up and the canary use."""
         return next(iter(self.prompts.values()))
 
+    def fitting(self, tokens: int) -> int:
+        """`tokens`, or what the smallest context of the run's models has room for after the first prompt."""
+        models = self.store.info.get("models", {}).values()
+        contexts = [model["context"] for model in models if isinstance(model, dict) and model.get("context")]
+        return min([tokens, *(context - len(self.first_prompt.ids) for context in contexts)])
+
     def sampling(self, prompt: str, repeat: int) -> Sampling:
         """The run's sampling with the seed of this prompt and repeat, whatever ran before it."""
         base = self.experiment.sampling()

@@ -104,7 +104,7 @@ def _warm_up(job: Job, decoders: dict[str, Decoder]) -> None:
     settings = replace(job.sampling(job.first_prompt.id, 0), min_new_tokens=0, ignore_eos=True)
     # Every prompt's length is a shape of its own for a target's prefill, which its arms share, and for a draft's.
     shapes = {len(prompt.ids): prompt for prompt in job.prompts.values()}
-    longest = max(shapes) + job.experiment.workload.max_new_tokens
+    first, longest = len(job.first_prompt.ids), max(shapes) + job.experiment.workload.max_new_tokens
     for arm, decoder in decoders.items():
         for note in decoder.notes:
             job.store.append(Note(process=job.process, text=f"{arm}: draft: {note}"))
@@ -112,11 +112,13 @@ def _warm_up(job: Job, decoders: dict[str, Decoder]) -> None:
             raise Interrupted("stopped")
         try:
             draft = job.drafts[arm]
-            if seconds := decoder.warm_up(longest):
+            tokens = job.fitting(warm_up_tokens(draft))
+            # What is compiled must hold every text that follows, or it is compiled again inside a sample.
+            if seconds := decoder.warm_up(max(longest, first + max(tokens, job.fitting(CANARY_TOKENS)))):
                 job.store.append(
                     Note(process=job.process, text=f"{arm}: compiled in {seconds:.0f} s, before measuring")
                 )
-            decoder.generate([job.first_prompt], replace(settings, max_new_tokens=warm_up_tokens(draft)))
+            decoder.generate([job.first_prompt], replace(settings, max_new_tokens=tokens))
             if job.plain[arm] == arm or (draft is not None and draft.method == "model"):
                 decoder.generate(list(shapes.values()), replace(settings, max_new_tokens=1))
         except Exception as error:
@@ -141,9 +143,13 @@ class _Turns:
         self.decoders = decoders
         self.start = now()
         self.failures = failures_in_a_row(recorded)
+        self.canary_tokens = job.fitting(CANARY_TOKENS)
 
     def run(self, left: Left) -> None:
         self._need_baseline()
+        if self.canary_tokens < 2:
+            text = f"no canary: the context holds {self.canary_tokens} new token after the first prompt, it takes two"
+            self.job.store.append(Note(process=self.job.process, text=text))
         every = max(2, len(left) // CANARIES)
         for number, (turn, places) in enumerate(left):
             if number % every == 0:
@@ -168,9 +174,12 @@ class _Turns:
             )
 
     def _canary(self) -> None:
+        if self.canary_tokens < 2:
+            return
         at = now() - self.start
+        settings = self.job.fixed_length(self.canary_tokens)
         try:
-            (answer,) = self.decoders[FIRST].generate([self.job.first_prompt], self.job.fixed_length(CANARY_TOKENS))
+            (answer,) = self.decoders[FIRST].generate([self.job.first_prompt], settings)
         except Exception as error:  # noqa: BLE001 - said aloud; the samples have their own records
             self.job.store.append(Note(process=self.job.process, text=f"canary failed: {_say(error)}"))
             return

@@ -2,17 +2,12 @@
 
 from __future__ import annotations
 
-import resource
-import sys
-from pathlib import Path
-
+from specq.core.process_memory import rss_peak_bytes
 from specq.core.records import Done, Memory
 from specq.run import engines
 from specq.run.artifacts import Made
 from specq.run.job import Job
 from specq.run.measure import import_libraries
-
-STATUS = Path("/proc/self/status")
 
 
 def measure_memory(job: Job, arm: str) -> None:
@@ -45,14 +40,3 @@ def cuda_peak_bytes() -> int:
     import torch
 
     return sum(torch.cuda.max_memory_allocated(device) for device in range(torch.cuda.device_count()))
-
-
-def rss_peak_bytes() -> int:
-    """The most resident memory that this process had."""
-    if STATUS.exists():
-        for line in STATUS.read_text(encoding="ascii", errors="replace").splitlines():
-            # Linux hands ru_maxrss on through exec, so it may show the parent's peak; VmHWM is this program's own.
-            if line.startswith("VmHWM:"):
-                return int(line.split()[1]) * 1024
-    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-    return peak if sys.platform == "darwin" else peak * 1024

@@ -2,7 +2,18 @@
 
 from __future__ import annotations
 
-from specq.core.records import Audited, GapNoise, Generated, Note, Output, Record, Sampled, key
+from specq.core.records import (
+    Audited,
+    Divergence,
+    FirstTokens,
+    GapNoise,
+    Generated,
+    Note,
+    Output,
+    Record,
+    Sampled,
+    key,
+)
 from specq.run.folder import OUTPUTS, RECORDS, Contents
 
 
@@ -19,7 +30,7 @@ def mended(contents: Contents) -> tuple[list[Record], list[Output], list[Note]]:
         record
         for record in contents.records
         if not (isinstance(record, Generated) and key(record) not in answers)
-        and not (isinstance(record, GapNoise | Audited | Sampled) and record.prompt in lost)
+        and not (isinstance(record, GapNoise | Audited | Sampled | FirstTokens | Divergence) and record.prompt in lost)
     ]
     said = []
     if cut := len(contents.outputs) - len(outputs):

@@ -42,10 +42,14 @@ def check_inputs(store: Store, now: dict[str, Any]) -> None:
     """Do nothing when the run would see the same tokens and weights again; `now` is what run.json would be.
 
     Raises:
-        RunFolderError: a prompt or a model is not the one of the run; the message names the first.
+        RunFolderError: a prompt, a model or what a recipe would make of one is not the one of the run; the message
+            names the first.
     """
     _same(store, "prompts", store.info["prompts"], _plain(now["prompts"]))
     _same(store, "models", _weights(store.info.get("models", {})), _weights(now["models"]))
+    # Runs of older versions did not record it.
+    then = store.info.get("quantized", now["quantized"])
+    _same(store, "recipes, calibration texts or quantizers", _keys(then), _keys(now["quantized"]))
 
 
 def _same(store: Store, what: str, then: list[dict[str, Any]], now: list[dict[str, Any]]) -> None:
@@ -62,6 +66,10 @@ def _weights(models: dict[str, Any]) -> list[dict[str, Any]]:
         {"id": role, "weights_sha256": model.get("weights_sha256") if isinstance(model, dict) else None}
         for role, model in models.items()
     ]
+
+
+def _keys(quantized: dict[str, str]) -> list[dict[str, Any]]:
+    return [{"id": label, "key": key} for label, key in quantized.items()]
 
 
 def _hashed(config: dict[str, Any]) -> dict[str, Any]:

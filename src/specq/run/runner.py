@@ -35,11 +35,13 @@ from specq.run.job import Asked, Task, every_sample_failed, prompt_to_json
 from specq.run.process import run_worker
 from specq.run.store import Store, how_to_go_on, remove
 
-# Records that are one unit of the progress bar each.
-COUNTED: tuple[type[Record], ...] = (
-    *(QuantizedModel, Generated, Failed, Memory),
+# Records of a run that began: a quantized model is none of them, for it is kept in the cache and found there again.
+BEGAN: tuple[type[Record], ...] = (
+    *(Generated, Failed, Memory),
     *(GapNoise, Audited, Sampled, FirstTokens, Divergence),
 )
+# Records that are one unit of the progress bar each.
+COUNTED: tuple[type[Record], ...] = (QuantizedModel, *BEGAN)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -116,7 +118,7 @@ def _work(store: Store, on_progress: OnProgress | None, *, is_new: bool) -> None
         except (UserError, NonFiniteLogits) as error:
             # The user's mistake, found as the models were loaded: there is no run to keep or resume.
             mistake = is_new and not isinstance(error, RunFolderError)
-            if mistake and not any(isinstance(record, COUNTED) for record in store.contents().records):
+            if mistake and not any(isinstance(record, BEGAN) for record in store.contents().records):
                 remove(store.run_dir)
             raise
 
@@ -169,6 +171,7 @@ def run_info(experiment: Experiment, plan: Plan) -> dict[str, Any]:
         "arms": [asdict(arm) for arm in arms(experiment)],
         "prompts": [prompt_to_json(prompt, hashes.of_ids(prompt.ids)) for prompt in plan.prompts],
         "models": inputs.models(plan),
+        "quantized": artifacts.keys(experiment),
         "data": inputs.data(experiment),
         "provenance": {**provenance.collect(), "device_name": inputs.device_name(experiment)},
         "model_notes": list(of_target),
