@@ -12,8 +12,8 @@ from typing import Any
 import pytest
 
 import specq
-from specq import cli
-from specq.cli import views
+from specq import api, cli
+from specq.cli import output, views
 from specq.quantize import audited
 from specq.run import quantizing, runner
 
@@ -128,7 +128,7 @@ def test_a_stop_before_a_command_listens_says_nothing(
     def stopped(*_: Any) -> None:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(specq.api, "list_runs", stopped)
+    monkeypatch.setattr(api, "list_runs", stopped)
     assert cli.main(["ls"]) == 130
     assert capsys.readouterr().err == "specq: stopped; nothing was recorded\n"
 
@@ -231,7 +231,10 @@ def test_a_folder_is_not_made_shown_and_audited_alike(made: Path, capsys: pytest
     assert specq.audit_quantized("w4").notes[-1].startswith("specq-quantize.json was written by another version")
 
 
-def test_the_plan_does_not_show_what_changes_the_target(capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_plan_does_not_show_what_changes_the_target(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("COLUMNS", "200")
     weights = {"recipe": None, "model": None, "prefill": "dense", "kv_cache": None}
     targets = [
         weights,
@@ -243,7 +246,7 @@ def test_the_plan_does_not_show_what_changes_the_target(capsys: pytest.CaptureFi
     arms = [{**ARM, "target": target, "draft": one} for target, one in zip(targets, drafts, strict=True)]
     made: dict[str, Any] = {"name": "n", "question": "q", "prompts": [], "models": [], "arms": arms, "notes": []}
     made |= {"bandwidth_bytes_per_s": None, "available_bytes": None, "needed_bytes": 1, "refusals": []}
-    cli.output.show(views.plan(made))
+    output.show(views.plan(made))
     shown = [[cell.strip() for cell in line.split("  ") if cell] for line in capsys.readouterr().out.splitlines()]
     rows = [row[1:3] for row in shown if row[:1] == ["a#1"]]
     assert rows == [
