@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 import torch
@@ -146,16 +146,7 @@ def _agrees(fast: KernelLinear, plain: nn.Linear) -> bool:
 
 def held_bytes(model: nn.Module) -> int:
     """Bytes of all weights and buffers that a model holds, each piece of memory once, dense twins included."""
-    held: dict[int, int] = {}
-    total = 0
-    for module in model.modules():
-        if isinstance(module, PackedLinear):
-            total += module.weight_bytes
-        for tensor in (*module._parameters.values(), *module._buffers.values()):
-            if tensor is not None:
-                storage = tensor.untyped_storage()
-                held[storage.data_ptr()] = storage.nbytes()
-    return total + sum(held.values())
+    return _bytes_of(model.modules())
 
 
 def read_bytes(model: PreTrainedModel) -> int:
@@ -163,13 +154,16 @@ def read_bytes(model: PreTrainedModel) -> int:
 
     Of a mixture's experts all count.
     """
-    skipped = {id(model.get_input_embeddings())}
-    skipped |= {id(module.dense) for module in model.modules() if isinstance(module, KernelLinear)}
+    unread = {id(model.get_input_embeddings())}
+    unread |= {id(module.dense) for module in model.modules() if isinstance(module, KernelLinear)}
+    return _bytes_of(module for module in model.modules() if id(module) not in unread)
+
+
+def _bytes_of(modules: Iterable[nn.Module]) -> int:
+    """Bytes of what these modules hold themselves, each piece of memory once."""
     held: dict[int, int] = {}
     total = 0
-    for module in model.modules():
-        if id(module) in skipped:
-            continue
+    for module in modules:
         if isinstance(module, PackedLinear):
             total += module.weight_bytes
         for tensor in (*module._parameters.values(), *module._buffers.values()):

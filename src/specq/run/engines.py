@@ -41,16 +41,23 @@ class Targets:
         return self
 
     def __exit__(self, *error: Any) -> None:
+        self._open.clear()
         self._stack.close()
 
     def of(self, spec: TargetSpec) -> LoadedTarget:
         """The target of an arm, its recipe already replaced by a folder; arms with equal weights share them."""
-        weights = spec.weights
-        if weights not in self._open:
-            model: Any = spec.model or self._experiment.target.model
-            if spec.model is None and self._experiment.target.revision is not None:
-                from specq.models import refs
+        if spec not in self._open:
+            if spec == spec.weights:
+                self._open[spec] = self._load(spec)
+            else:
+                # Kept too: a view of its own has checks to make, and keeps what was compiled for it.
+                self._open[spec] = self.of(spec.weights).with_cache(spec.kv_cache)
+        return self._open[spec]
 
-                model = refs.resolve(model, revision=self._experiment.target.revision)
-            self._open[weights] = self._stack.enter_context(self.engine.open(model, prefill=spec.prefill))
-        return self._open[weights].with_cache(spec.kv_cache)
+    def _load(self, spec: TargetSpec) -> LoadedTarget:
+        model: Any = spec.model or self._experiment.target.model
+        if spec.model is None and self._experiment.target.revision is not None:
+            from specq.models import refs
+
+            model = refs.resolve(model, revision=self._experiment.target.revision)
+        return self._stack.enter_context(self.engine.open(model, prefill=spec.prefill))
