@@ -1,4 +1,6 @@
-"""How much of a target's own text its free drafts name right, and what that is worth in tokens a step.
+"""How much of a target's own text its drafts name right, and what that is worth in tokens a step.
+
+Drafts are lookup, the target's first layers, and the target itself on fewer bits.
 
 The target writes its answer to each prompt once and plainly; every draft is then scored on that text,
 position by position. No speculative loop runs, so the figures do not depend on one.
@@ -11,7 +13,7 @@ import dataclasses
 import json
 import sys
 from collections import Counter, defaultdict
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -19,6 +21,7 @@ import numpy as np
 import torch
 from rich.console import Console
 from rich.table import Table
+from transformers import PreTrainedModel
 
 from specq.core.errors import PromptError, SpecqError
 from specq.core.hashes import seed_of
@@ -30,10 +33,13 @@ from specq.engines.hf import DTYPES, HFEngine, HFTarget
 from specq.engines.hf_decoder import lookup
 from specq.experiment import prompts
 from specq.models.quiet import quiet
+from specq.quantize.in_memory import quantize_in_memory
+from specq.quantize.load import load_quantized
 from specq.stats.intervals import Interval, pooled_ratio
 
 KS = (1, 2, 4, 8)
 LOOKUP = DraftSpec(method="lookup", k=max(KS), rule="greedy_draft", max_ngram=3, min_ngram=1)
+Drafts = Mapping[str, PreTrainedModel]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -99,9 +105,9 @@ def score_lookup(text: Text) -> Scored:
     return Scored(positions=len(text.ids) - 1, accepted=float(hits), steps=tuple(map(float, steps)))
 
 
-def score_exit(target: HFTarget, text: Text, layers: int) -> Iterator[tuple[Rule, Scored]]:
-    """The target's first `layers` layers, teacher-forced on the text, under each rule."""
-    session = Session(shallow(target.model, layers), keep="everything")
+def score_model(target: HFTarget, text: Text, model: PreTrainedModel) -> Iterator[tuple[Rule, Scored]]:
+    """A draft with the target's vocabulary, teacher-forced on the text, under each rule."""
+    session = Session(model, keep="everything")
     q = audit.text_law(session, text.warper, text.prompt.ids, text.ids, target.vocabulary).p
     # A one-hot law tells the draft's argmax exactly, where Law.hit gives half a hit to near ties.
     greedy = Warper(Sampling(), prompt_tokens=len(text.prompt.ids), eos_ids=target.eos_ids)
@@ -118,16 +124,26 @@ def score_exit(target: HFTarget, text: Text, layers: int) -> Iterator[tuple[Rule
         )
 
 
-def score(target: HFTarget, text: Text, exits: Sequence[int]) -> Iterator[tuple[tuple[str, str], Scored]]:
+def score(target: HFTarget, text: Text, drafts: Drafts) -> Iterator[tuple[tuple[str, str], Scored]]:
     """Every draft under every rule on one text; at temperature 0 the rules are one and the same."""
     yield ("lookup", "any"), score_lookup(text)
-    for layers in exits:
-        scored = dict(score_exit(target, text, layers))
+    for name, model in drafts.items():
+        scored = dict(score_model(target, text, model))
         if text.warper.greedy:
-            yield (f"early exit {layers}", "any"), scored["greedy_draft"]
+            yield (name, "any"), scored["greedy_draft"]
         else:
             for rule in RULES:
-                yield (f"early exit {layers}", rule), scored[rule]
+                yield (name, rule), scored[rule]
+
+
+def drafts_of(target: HFTarget, args: argparse.Namespace) -> Drafts:
+    """The models that draft, by name."""
+    found: dict[str, PreTrainedModel] = {f"early exit {n}": shallow(target.model, n) for n in args.exits}
+    for bits in args.bits:
+        found[f"itself, {bits} bits"] = quantize_in_memory(target.model, bits=bits).model
+    for folder in args.folders:
+        found[folder.name] = load_quantized(folder, dtype=args.dtype).model
+    return found
 
 
 def pooled(rows: Sequence[Scored]) -> tuple[Interval | None, list[Interval]]:
@@ -140,7 +156,7 @@ def pooled(rows: Sequence[Scored]) -> tuple[Interval | None, list[Interval]]:
 
 
 def measure(
-    target: HFTarget, chosen: Sequence[Prompt], sampling: Sampling, exits: Sequence[int]
+    target: HFTarget, chosen: Sequence[Prompt], sampling: Sampling, drafts: Drafts
 ) -> tuple[dict[tuple[str, str], list[Scored]], int]:
     """All drafts on the target's text to every prompt; positions where one pass would have said another token."""
     rows: dict[tuple[str, str], list[Scored]] = defaultdict(list)
@@ -151,7 +167,7 @@ def measure(
         moved += other
         # An answer of one token came from the prefill alone: there was no step to speed up.
         if len(text.ids) > 1:
-            for name, scored in score(target, text, exits):
+            for name, scored in score(target, text, drafts):
                 rows[name].append(scored)
         print(f"temperature {sampling.temperature}: prompt {number} of {len(chosen)}", file=sys.stderr)
     return rows, moved
@@ -201,7 +217,9 @@ def arguments() -> argparse.Namespace:
     parser.add_argument("--model", default="builtin:smollm2-135m")
     parser.add_argument("--dtype", default="bfloat16", choices=DTYPES)
     parser.add_argument("--temperatures", type=float, nargs="+", default=[0.0, 0.7])
-    parser.add_argument("--exits", type=int, nargs="+", default=[20, 25, 28], help="layers of early exit")
+    parser.add_argument("--exits", type=int, nargs="*", default=[20, 25, 28], help="layers of early exit")
+    parser.add_argument("--bits", type=int, nargs="*", default=[], help="the target itself, rounded in memory: 8, 4")
+    parser.add_argument("--folders", type=Path, nargs="*", default=[], help="what specq quantize made of the target")
     parser.add_argument("--each", type=int, default=2, help="first questions of each category")
     parser.add_argument("--most", type=int, default=700, help="questions of this many tokens and more are left out")
     parser.add_argument("--tokens", type=int, default=64, help="new tokens a prompt at most")
@@ -216,6 +234,7 @@ def main() -> None:
     console = Console(width=110)
     with quiet():
         target = HFEngine(dtype=args.dtype).open(args.model)
+        drafts = drafts_of(target, args)
     chosen = pick(target, args.questions, args.each, args.most)
     categories = len({prompt.tags for prompt in chosen})
     console.print(
@@ -230,7 +249,7 @@ def main() -> None:
         sampling = Sampling(
             temperature=temperature, max_new_tokens=args.tokens, ignore_eos=args.ignore_eos, seed=args.seed
         )
-        rows, moved = measure(target, chosen, sampling, args.exits)
+        rows, moved = measure(target, chosen, sampling, drafts)
         console.print(table(temperature, rows))
         if temperature == 0.0:
             console.print(f"One pass over the text has another argmax than plain decoding at {moved} tokens.")

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import statistics
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -16,7 +17,7 @@ from typing import Any
 
 import torch
 from compare import as_data, bounded
-from llamacpp import server_arm
+from llamacpp import MISSING, installed, server_arm
 from rich.console import Console
 from rich.table import Table
 from rows import table_of_rows
@@ -24,6 +25,7 @@ from transformers import LlamaConfig, LlamaForCausalLM, PreTrainedModel
 from transformers.initialization import no_init_weights
 
 from specq.core import clock
+from specq.core.errors import ConfigError, Unsupported
 from specq.decoding.compiled import CompiledSession
 from specq.decoding.session import Session
 from specq.engines.hf import HFEngine
@@ -31,12 +33,13 @@ from specq.experiment import prompts
 from specq.models.quiet import quiet
 from specq.quantize.dense import pack
 from specq.quantize.in_memory import quantize_in_memory
-from specq.quantize.replace import held_bytes
+from specq.quantize.replace import Swap, held_bytes
 from specq.run import bandwidth
 from specq.run.schedule import turns
 from specq.stats.intervals import log_ratio
 
 EAGER, AGAIN, PACKED = "bf16 eager", "bf16 eager again", "bf16 packed"
+HEAD8 = "4-bit, 8-bit head"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -74,6 +77,12 @@ def compiled(model: PreTrainedModel, tokens: int, longest: int) -> Arm:
     with torch.inference_mode():
         session.warm_up(longest + tokens)
     return arm(session, tokens)
+
+
+def server(args: argparse.Namespace, threads: int, longest: int) -> Arm:
+    """llama.cpp on the same weights."""
+    run = server_arm(args.gguf, threads, args.tokens, longest)
+    return lambda ids: Timed(**run(ids))
 
 
 def measure(arms: Mapping[str, Arm], chosen: Sequence[Sequence[int]], repeats: int) -> dict[str, list[list[Timed]]]:
@@ -133,18 +142,24 @@ def model_part(console: Console, args: argparse.Namespace) -> dict[str, Any]:
             name = f"{bits}-bit{', head too' if head else ''}"
             models[name], held[name] = made.model, made.bytes_held
             console.print(name, *made.notes, sep="\n  ", markup=False)
-    arms = {EAGER: arm(Session(bare.model, keep="nothing"), tokens)}
-    arms[AGAIN] = arm(Session(bare.model, keep="nothing"), tokens)
-    arms |= {name: arm(Session(model, keep="nothing"), tokens) for name, model in models.items()}
+    if args.head:
+        # As llama.cpp has it in its files of four bits.
+        body = quantize_in_memory(target.model, bits=4, group_size=args.group[4], prefill=args.prefill).model
+        swap = Swap(body, args.prefill, {})
+        swap.round_head()
+        models[HEAD8], held[HEAD8] = swap.model, held_bytes(swap.model)
+    makers = {EAGER: lambda: arm(Session(bare.model, keep="nothing"), tokens)}
+    makers[AGAIN] = makers[EAGER]
+    makers |= {name: lambda model=model: arm(Session(model, keep="nothing"), tokens) for name, model in models.items()}
     if args.compile:
-        arms |= {f"{name}, compiled": compiled(model, tokens, longest) for name, model in models.items()}
+        for name, model in models.items():
+            makers[f"{name}, compiled"] = lambda model=model: compiled(model, tokens, longest)
     if args.gguf is not None:
         for threads in (1, 2):
-            server = server_arm(args.gguf, threads, tokens, longest)
-            if isinstance(server, str):
-                console.print(server, markup=False)
-                break
-            arms[f"llama.cpp, {threads} threads"] = lambda ids, run=server: Timed(**run(ids))
+            makers[f"llama.cpp, {threads} threads"] = lambda threads=threads: server(args, threads, longest)
+    if unknown := set(args.only or ()) - set(makers):
+        raise ConfigError(f"--only {', '.join(sorted(unknown))}: allowed are {', '.join(makers)}")
+    arms = {name: make() for name, make in makers.items() if name == EAGER or name in (args.only or makers)}
     title = f"{args.model}, {len(chosen)} prompts, {tokens} tokens, {torch.get_num_threads()} threads"
     return {"arms": show(console, title, measure(arms, chosen, args.repeats), EAGER), "bytes_held": held}
 
@@ -187,14 +202,17 @@ def large_part(console: Console, args: argparse.Namespace) -> dict[str, Any]:
     if args.compile:
         arms |= {f"{name}, compiled": compiled(each, args.tokens, 16) for name, each in models.items()}
     chosen = [tuple(range(start, start + 16)) for start in range(100, 100 + args.limit)]
+    before = bandwidth.measure("cpu", size_bytes=args.bandwidth_bytes)
     found = measure(arms, chosen, args.repeats)
+    after = bandwidth.measure("cpu", size_bytes=args.bandwidth_bytes)
+    # Neighbours on the machine's memory come and go: both ends of the run count alike.
+    seen = statistics.fmean([before.median, after.median])
     result = show(console, f"random Llama, {count / 1e9:.2f} billion weights", found, PACKED)
-    seen = bandwidth.measure("cpu", size_bytes=args.bandwidth_bytes)
     for name, row in result.items():
         row["bytes_a_token"] = read[name.removesuffix(", compiled")]
-        row["share_of_bandwidth"] = row["bytes_a_token"] / seen.median / (row["ms_a_token"] / 1000)
-        console.print(f"{name}: {row['share_of_bandwidth']:.0%} of {seen.median / 1e9:.1f} GB/s", markup=False)
-    return {"arms": result, "weights": count, "bandwidth_bytes_per_s": seen.median}
+        row["share_of_bandwidth"] = row["bytes_a_token"] / seen / (row["ms_a_token"] / 1000)
+        console.print(f"{name}: {row['share_of_bandwidth']:.0%} of {seen / 1e9:.1f} GB/s", markup=False)
+    return {"arms": result, "weights": count, "bandwidth_bytes_per_s": [before.median, after.median]}
 
 
 def main(argv: Sequence[str] | None = None) -> dict[str, Any]:
@@ -210,6 +228,7 @@ def main(argv: Sequence[str] | None = None) -> dict[str, Any]:
     parser.add_argument("--prefill", choices=("dense", "packed"), default="dense")
     parser.add_argument("--head", action="store_true", help="arms with the head quantized too")
     parser.add_argument("--compile", action="store_true", help="compiled arms; compiling takes minutes")
+    parser.add_argument("--only", nargs="+", metavar="ARM", help=f"arms of the model part beside {EAGER}, by name")
     parser.add_argument("--gguf", type=Path, help="the same weights for llama.cpp, through the package xllamacpp")
     parser.add_argument("--layers", type=int, default=22, help="of the random Llama")
     parser.add_argument("--hidden", type=int, default=2048, help="of the random Llama; a multiple of 512")
@@ -218,6 +237,8 @@ def main(argv: Sequence[str] | None = None) -> dict[str, Any]:
     parser.add_argument("--rows", nargs="+", type=int, default=[1, 2, 3, 5, 8, 16, 64])
     parser.add_argument("--walk-bytes", type=int, help="weights a timing walks through; default: 4 last-level caches")
     args = parser.parse_args(argv)
+    if args.gguf is not None and not installed():
+        raise Unsupported(MISSING)
     args.group = {8: None, 4: args.group_size}
     console = Console(width=120)
     result: dict[str, Any] = {}

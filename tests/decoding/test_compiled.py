@@ -14,7 +14,7 @@ from specq.core.types import Sampling
 from specq.decoding.compiled import BUCKET, CompiledSession, check_compilable
 from specq.decoding.drafters.chain import ModelDrafter
 from specq.decoding.drafters.lookup import LookupDrafter, NgramIndex
-from specq.decoding.fixed import Held, twin
+from specq.decoding.fixed import Held, attend, twin
 from specq.decoding.loop import decode
 from specq.decoding.request import Request
 from specq.decoding.session import Session
@@ -151,6 +151,22 @@ def test_packed_layers_break_the_graph():
         each.forward([4, 5, 6])
     assert sum(isinstance(m, Held) for m in twin(model).modules()) > 0
     assert torch.allclose(session.forward([7]).float(), plain.forward([7]).float(), atol=0.1)
+
+
+@torch.inference_mode()
+def test_attention_as_sums_differs_from_matrix_products(monkeypatch):
+    """Grouped heads, several rows, a mask that hides slots: both ways against torch's own attention."""
+    generator = torch.Generator().manual_seed(3)
+    query, key, value = (torch.randn(1, h, n, 8, generator=generator) for h, n in ((6, 3), (2, 16), (2, 16)))
+    mask = torch.where(torch.arange(16) <= torch.tensor([9, 10, 11])[:, None], 0.0, -torch.inf)[None, None]
+    right = torch.nn.functional.scaled_dot_product_attention(query, key, value, mask, enable_gqa=True).transpose(1, 2)
+    found = []
+    for most in (0, 6 * 3 * 16 * 8):
+        monkeypatch.setattr("specq.decoding.fixed.SUMMED", most)
+        found.append(attend(torch.nn.Identity(), query, key, value, mask)[0])
+        assert torch.allclose(found[-1], right, atol=1e-6)
+    # Else one of the two was never taken.
+    assert not torch.equal(*found)
 
 
 @pytest.mark.parametrize("kind", ["window", "conv", "hybrid"])

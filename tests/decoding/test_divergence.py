@@ -53,3 +53,12 @@ def test_a_token_that_one_model_forbids_makes_the_divergence_zero():
     kl, _ = audit.divergence(Scripted(without(BASE, 3)), Scripted(OTHER), (7,), TEXT)
     assert np.isfinite(kl).all()
     assert kl.min() > 0
+
+
+def test_a_base_that_is_kept_as_logits_gives_another_divergence():
+    beside = audit.divergence(Scripted(BASE), Scripted(OTHER), (7,), TEXT)
+    kept = audit.divergence(BASE.numpy(), Scripted(OTHER), (7,), TEXT)
+    assert np.array_equal(kept[0], beside[0])
+    assert kept[1] == beside[1]
+    with pytest.raises(ValueError, match="longer"):
+        audit.divergence(BASE.numpy()[:2], Scripted(OTHER), (7,), TEXT)

@@ -203,5 +203,7 @@ def test_a_folder_is_as_far_from_itself_as_from_another(target, other, target_of
     assert found.kl_sum == pytest.approx(float(kl.sum()), rel=1e-3)
     assert found.kl_worst == pytest.approx(float(kl.max()), rel=1e-3)
     assert found.agreed == int((p.argmax(-1) == q.argmax(-1)).sum())
+    # Logits that were kept stand for a baseline that is not in memory.
+    assert other.divergence("x", PROMPT, answer.ids, np.stack(list(target.logits(PROMPT, answer.ids)))) == found
     with pytest.raises(Unsupported, match="a baseline of its own"):
         target.divergence("x", PROMPT, answer.ids, target_of("llama"))

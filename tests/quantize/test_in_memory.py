@@ -48,7 +48,7 @@ def test_a_self_draft_is_not_the_folder_of_the_same_rounding(tmp_path, bits, gro
     if is_packed:
         pack(model)
     before = logits(model)
-    draft = quantize_in_memory(model, bits=bits, group_size=group, prefill="packed")
+    draft = quantize_in_memory(model, bits=bits, group_size=group, symmetric=True, prefill="packed")
     right = load_quantized(path, dtype="bfloat16", prefill="packed")
     for ids in (IDS[:, :1], IDS[:, :7]):
         assert torch.equal(logits(draft.model, ids), logits(right.model, ids))
@@ -116,7 +116,7 @@ def test_a_self_draft_rounds_otherwise_than_llmcompressor(tmp_path):
     )
     oneshot(model=model, recipe=recipe, output_dir=str(tmp_path / "out"))
     theirs = load_quantized(tmp_path / "out", dtype="bfloat16", prefill="packed")
-    mine = quantize_in_memory(source(tmp_path), bits=4, group_size=32, prefill="packed")
+    mine = quantize_in_memory(source(tmp_path), bits=4, group_size=32, symmetric=True, prefill="packed")
     assert mine.kernels == theirs.kernels
     for name in mine.kernels:
         a, b = mine.model.get_submodule(name), theirs.model.get_submodule(name)

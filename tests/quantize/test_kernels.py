@@ -6,6 +6,7 @@ import json
 import os
 import subprocess
 import sys
+from dataclasses import replace as replace_fields
 from itertools import cycle, pairwise
 from pathlib import Path
 
@@ -18,7 +19,7 @@ from specq.quantize import kernels, replace
 from specq.quantize.audited import NO_KERNEL
 from specq.quantize.dense import PackedLinear, blocked
 from specq.quantize.kernels import INT4, INT8, KernelLinear, kernel_for, kernel_of
-from specq.quantize.packed import Grid, IntWeights
+from specq.quantize.packed import Grid, IntWeights, round_to_nearest
 
 pytestmark = pytest.mark.usefixtures("one_thread")
 ROWS = (1, 2, 3, 5, 8, 17, 64)
@@ -82,6 +83,17 @@ def test_a_packed_layer_is_off_by_more_than_rounding(shape, bias, symmetric):
         assert found <= max(1.6 * plain, 0.003), (rows, found, plain)
     x = draw(2, 3, shape[1])
     assert torch.equal(fast(x), fast(x.view(6, -1)).view(2, 3, -1))
+
+
+@torch.inference_mode()
+def test_zeros_with_fractions_are_lost_in_the_kernel():
+    weights = round_to_nearest(draw(96, 320) + 2, 4, 32, symmetric=False)
+    fast = KernelLinear(weights, INT4, bias=None, device="cpu")
+    for rows in (1, 5):
+        found, plain = errors(fast, weights, None, rows)
+        assert found <= max(1.6 * plain, 0.003), (rows, found, plain)
+    whole = replace_fields(weights, zeros=weights.zeros.round())
+    assert errors(KernelLinear(whole, INT4, bias=None, device="cpu"), weights, None, 1)[0] > 0.01
 
 
 @pytest.mark.parametrize("twin", [True, False])
@@ -239,7 +251,7 @@ def test_the_script_beside_the_peers_breaks(tmp_path):
     assert done.returncode == 0, done.stderr
     found = json.loads(done.stdout.splitlines()[-1])
     names = {"bf16 eager", "bf16 eager again", "bf16 packed", "8-bit", "4-bit", "8-bit, head too", "4-bit, head too"}
-    assert set(found["model"]["arms"]) == names
+    assert set(found["model"]["arms"]) == {*names, "4-bit, 8-bit head"}
     assert found["model"]["arms"]["bf16 packed"]["equal_outputs"] == 1
     assert all(row["decode_ratio"]["ratio"] > 0 for row in found["model"]["arms"].values())
     read = {name: row["bytes_a_token"] for name, row in found["large"]["arms"].items()}

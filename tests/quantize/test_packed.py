@@ -158,3 +158,28 @@ def test_rounding_in_memory_is_not_that_of_compressed_tensors(bits, group, dtype
     assert torch.equal(found.q, right.q)
     assert torch.equal(found.scales, right.scales)
     assert torch.equal(found.dense(dtype), right.dense(dtype))
+
+
+@pytest.mark.parametrize("bits", [2, 4])
+def test_a_grid_between_smallest_and_largest_is_a_symmetric_one(bits):
+    """Each weight within half a step; a symmetric grid misses that where a group lies off zero."""
+    dense = weights(48, 192, torch.float32) + 3
+    found = packed.round_to_nearest(dense, bits, 32, symmetric=False)
+    step = found.scales.repeat_interleave(32, dim=1)
+    assert bool(((found.dense(torch.float32) - dense).abs() <= step * 0.501).all())
+    other = packed.round_to_nearest(dense, bits, 32)
+    assert not bool(((other.dense(torch.float32) - dense).abs() <= step * 0.501).all())
+
+
+def test_weights_on_a_grid_with_offsets_leave_it():
+    """In bfloat16 too, where steps and offsets are rounded; and a group of equal weights, whose step is nothing."""
+    q = torch.randint(0, 16, (48, 192), generator=torch.Generator().manual_seed(1))
+    q[:, ::32], q[:, 1::32] = 0, 15
+    steps = torch.rand(48, 6, generator=torch.Generator().manual_seed(2)).add(0.5).repeat_interleave(32, dim=1)
+    dense = (q * steps - 4.3).to(torch.bfloat16)
+    dense[3] = 0.5
+    found = packed.round_to_nearest(dense, 4, 32, symmetric=False)
+    right = q - 8
+    right[3] = -8
+    assert torch.equal(found.q.long(), right)
+    assert (found.dense(torch.bfloat16) - dense).float().norm() <= 0.005 * dense.float().norm()

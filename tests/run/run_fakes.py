@@ -1,10 +1,13 @@
 """A tiny deterministic engine, and processes that use it in place of the real one.
 
 Run as a program it is a worker (`worker ARGS`) or a parent (`parent JSON`). The environment
-variable FAKE holds a JSON object: sleep_s a sample, fail (arm to failure text), fail_on (a prompt's
+variable FAKE holds a JSON object: sleep_s a sample, fail (arm to failure text, "audit", "logits" or the
+folder of a target), fail_on (a prompt's
 text: only there), error (the failure's class), kill_after
-(samples before the worker kills itself), broken (the baseline always fails), full_after (lines
-before the disk is full), slow_plan (planning takes a minute), context (tokens that a text may have).
+(samples before the worker kills itself), kill_at (a prompt's id: the worker kills itself as its kept logits are
+read), broken (the baseline always fails), full_after (lines
+before the disk is full), slow_plan (planning takes a minute), context (tokens that a text may have),
+blocks (of the plan), logits_bytes (of the plan), log (a file: a line for each target that is opened or closed).
 """
 
 from __future__ import annotations
@@ -20,6 +23,8 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
+import numpy as np
+
 from specq.core import hashes, jsonl
 from specq.core.errors import NonFiniteLogits, PromptError, SpecqError
 from specq.core.records import Audited, Divergence, FirstTokens, GapNoise, Machine, Sampled
@@ -32,7 +37,12 @@ ERRORS = {kind.__name__: kind for kind in (NonFiniteLogits, RuntimeError, ValueE
 LEVERS = {
     "lookup": {"kind": "draft", "method": "lookup", "k": 4},
     "exit": {"kind": "draft", "method": "early_exit", "layers": 2, "k": 2},
+    "w": {"kind": "quantize", "model": "w-folder"},
+    "v": {"kind": "quantize", "model": "v-folder"},
+    "q8": {"kind": "kv_cache", "type": "q8"},
 }
+# What a fake quantized target adds to the logits of the baseline's.
+SHIFTS = {"fake": 0.0, "w-folder": 0.5, "v-folder": 0.25}
 
 
 def settings() -> dict[str, Any]:
@@ -47,8 +57,8 @@ class FakeDecoder:
     samples = 0
     notes: tuple[str, ...] = ()
 
-    def __init__(self, draft: Any) -> None:
-        self.draft = draft
+    def __init__(self, draft: Any, model: str) -> None:
+        self.draft, self.model = draft, model
 
     def warm_up(self, tokens: int) -> float:
         return 0.0
@@ -64,8 +74,9 @@ class FakeDecoder:
         if measured:
             time.sleep(wants.get("sleep_s", 0))
             method = self.draft.method if self.draft else "plain"
-            if method in wants.get("fail", {}) and wants.get("fail_on", prompt.text) == prompt.text:
-                raise ERRORS[wants.get("error", "NonFiniteLogits")](wants["fail"][method])
+            for who in (method, self.model):
+                if who in wants.get("fail", {}) and wants.get("fail_on", prompt.text) == prompt.text:
+                    raise ERRORS[wants.get("error", "NonFiniteLogits")](wants["fail"][who])
             FakeDecoder.samples += 1
             if FakeDecoder.samples == wants.get("kill_after"):
                 os.kill(os.getpid(), signal.SIGKILL)
@@ -89,20 +100,42 @@ class FakeDecoder:
 class FakeTarget:
     eos_ids = (2,)
 
+    def __init__(self, model: str = "fake") -> None:
+        self.model = model
+        self._log("open")
+
+    def _log(self, what: str) -> None:
+        if "log" in settings():
+            with Path(settings()["log"]).open("a") as log:
+                log.write(f"{os.getpid()} {what} {self.model}\n")
+
     def __enter__(self) -> FakeTarget:
         return self
 
     def __exit__(self, *error: Any) -> None:
-        pass
+        self._log("close")
 
     def decoder(self, draft: Any) -> FakeDecoder:
-        return FakeDecoder(draft)
+        return FakeDecoder(draft, self.model)
 
     def with_cache(self, kind: str | None) -> FakeTarget:
         return self
 
-    def divergence(self, arm: str, prompt: Prompt, ids: Any, baseline: FakeTarget) -> Divergence:
-        return Divergence(arm=arm, prompt=prompt.id, positions=len(ids), kl_sum=0.5, kl_worst=0.1, agreed=len(ids) - 1)
+    def logits(self, prompt: Prompt, ids: Any) -> Any:
+        if "logits" in settings().get("fail", {}):
+            raise NonFiniteLogits(settings()["fail"]["logits"])
+        for token in ids:
+            yield np.array([token, prompt.ids[-1], SHIFTS[self.model]], np.float32)
+
+    def divergence(self, arm: str, prompt: Prompt, ids: Any, baseline: FakeTarget | np.ndarray) -> Divergence:
+        """Not a KL, but a number that both models' logits along this very text decide."""
+        if isinstance(baseline, np.ndarray):
+            if prompt.id == settings().get("kill_at"):
+                os.kill(os.getpid(), signal.SIGKILL)
+        else:
+            baseline = np.array(list(baseline.logits(prompt, ids)))
+        far = float(np.abs(np.array(list(self.logits(prompt, ids))) - baseline).sum())
+        return Divergence(arm=arm, prompt=prompt.id, positions=len(baseline), kl_sum=far, kl_worst=far, agreed=1)
 
     def describe(self) -> dict[str, Any]:
         sizes = {"weight_bytes": 100, "bytes_per_token": 10, "cache_bytes_per_token": 1, "parameters": 50}
@@ -118,7 +151,7 @@ class FakeTarget:
         return Audited(arm=arm, prompt=prompt.id, positions=len(ids), first_difference=first, gaps=())
 
     def audit_sampled(self, arm: str, prompt: Prompt, repeat: int, generation: Any, draft: Any, sampling: Any) -> Any:
-        assert generation.ids == FakeDecoder(draft).generate([prompt], sampling)[0].ids
+        assert generation.ids == FakeDecoder(draft, self.model).generate([prompt], sampling)[0].ids
         return Sampled(
             arm=arm,
             prompt=prompt.id,
@@ -142,13 +175,16 @@ class FakeEngine:
     device = "cpu"
 
     def open(self, model: Any, *, prefill: str = "dense") -> FakeTarget:
-        return FakeTarget()
+        return FakeTarget(str(model))
 
 
 @dataclass
 class FakePlan:
     prompts: tuple[Prompt, ...]
     notes: tuple[str, ...] = ("a note",)
+    blocks: tuple[tuple[str, ...], ...] = ()
+    logits_bytes: int = 0
+    available_bytes: int | None = None
     models: tuple[Any, ...] = (SimpleNamespace(facts=SimpleNamespace(notes=("weights were quantized before: Q4_1",))),)
 
     def check(self) -> None:
@@ -161,7 +197,8 @@ def fake_plan(experiment: Any, **_: Any) -> FakePlan:
     prompts = [
         Prompt(id=item["id"], ids=tuple(item["prompt"].encode()), text=item["prompt"], tags=("kind",)) for item in items
     ]
-    return FakePlan(prompts=tuple(prompts))
+    blocks = tuple(tuple(block) for block in settings().get("blocks", ()))
+    return FakePlan(prompts=tuple(prompts), blocks=blocks, logits_bytes=settings().get("logits_bytes", 0))
 
 
 def fake_command(store: Any, task: Any) -> list[str]:
@@ -173,7 +210,12 @@ process_command = process.command
 
 
 def write_experiment(
-    folder: Path, *, prompts: int = 3, levers: tuple[str, ...] = ("lookup", "exit"), **load: Any
+    folder: Path,
+    *,
+    prompts: int = 3,
+    levers: tuple[str, ...] = ("lookup", "exit"),
+    run: tuple[str, ...] = ("each",),
+    **load: Any,
 ) -> Experiment:
     """An experiment of `prompts` prompts and 6 new tokens, written to `folder` and loaded."""
     lines = [json.dumps({"id": f"p{n}", "prompt": f"prompt {n}"}) for n in range(prompts)]
@@ -189,6 +231,7 @@ def write_experiment(
     text += [f"{key} = {json.dumps(value)}" for key, value in workload.items()]
     for name in levers:
         text += [f"[levers.{name}]", *(f"{key} = {json.dumps(value)}" for key, value in LEVERS[name].items())]
+    text += ["[arms]", f"run = {json.dumps(run)}"]
     path = folder / "tiny.toml"
     path.write_text("\n".join(text) + "\n", encoding="utf-8")
     return config.load(path)

@@ -6,7 +6,7 @@ from itertools import pairwise
 
 import pytest
 
-from specq.run.schedule import Turn, turns
+from specq.run.schedule import Turn, measure_tasks, turns
 
 
 def names(prefix: str, count: int) -> list[str]:
@@ -67,3 +67,16 @@ def test_the_order_in_which_arms_are_named_changes_nothing() -> None:
     arms = names("a", 5)
     assert turns(["p"], arms, 2, 1, 9) == turns(["p"], arms[::-1], 2, 1, 9)
     assert any(turns(["p"], arms, 1, 1, 9) != turns(["p"], arms, 1, 1, seed) for seed in range(5))
+
+
+@pytest.mark.parametrize(("repeats", "processes"), [(1, 2), (2, 1), (2, 3), (4, 1), (1, 4)])
+def test_a_steady_drift_does_not_cancel_between_blocks(repeats: int, processes: int) -> None:
+    tasks = measure_tasks(["a", "b", "c"], repeats, processes)
+    assert [task.arm for task in tasks[:6]] == ["a", "b", "c", "c", "b", "a"]
+    assert len({(task.process, task.repeat, task.arm) for task in tasks}) == 3 * repeats * processes
+    when = {block: sum(i for i, task in enumerate(tasks) if task.arm == block) for block in "abc"}
+    assert len(set(when.values())) == 1
+
+
+def test_without_blocks_there_is_one_worker_a_process() -> None:
+    assert [(task.name, task.process) for task in measure_tasks([""], 4, 2)] == [("measure", 0), ("measure", 1)]

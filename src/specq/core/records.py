@@ -80,11 +80,16 @@ class LoadedModel:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Canary:
-    """The fixed prompt's plain decode time at one moment of the run; shows drift."""
+    """The fixed prompt's plain decode time at one moment of the run; shows drift.
+
+    `at_s` counts from the start of its worker's turns. `arm` decoded it: the baseline, or the plain arm of
+    a block that runs without it.
+    """
 
     process: int
     at_s: float
     tpot_s: float
+    arm: str = "baseline#1"
 
 
 class StepRow(NamedTuple):

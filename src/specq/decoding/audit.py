@@ -158,11 +158,12 @@ def score(
 
 @torch.inference_mode()
 def divergence(
-    base: Session, other: Session, prompt: Sequence[int], ids: Sequence[int], rows: int = SCORE_ROWS
+    base: Session | np.ndarray, other: Session, prompt: Sequence[int], ids: Sequence[int], rows: int = SCORE_ROWS
 ) -> tuple[np.ndarray, int]:
     """KL(base || other) in nats at each of the T positions [T] float64, and how often both argmaxes agree.
 
-    Both models read the same text, `rows` tokens a pass, before any warping.
+    Both models read the same text, `rows` tokens a pass, before any warping. A base that is not in memory is
+    given by its logits [T, V] float32.
 
     Raises:
         NonFiniteLogits: one of them returned NaN or infinite logits, or the other gives a token of the base none
@@ -170,8 +171,13 @@ def divergence(
     """
     plain = Warper(Sampling(), prompt_tokens=len(prompt), eos_ids=())
     kl, agreed = np.empty(len(ids)), 0
-    pairs = zip(*(along(session, plain, prompt, ids, rows) for session in (base, other)), strict=True)
-    for t, (first, second) in enumerate(pairs):
+    read: Iterator[Tensor] = (
+        (torch.from_numpy(np.array(row))[None] for row in base)
+        if isinstance(base, np.ndarray)
+        else along(base, plain, prompt, ids, rows)
+    )
+    for t, (mine, second) in enumerate(zip(read, along(other, plain, prompt, ids, rows), strict=True)):
+        first = mine.to(second.device)
         p, q = first[0].double().log_softmax(dim=-1), second[0].double().log_softmax(dim=-1)
         # A token without probability adds nothing, and 0 times infinity would be NaN.
         inside = p != -torch.inf

@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Sequence
+
 import numpy as np
+import torch
 
 from specq.core.records import Divergence, Sampled
-from specq.core.types import Generation, Prompt
-from specq.decoding.audit import Law
+from specq.core.types import Generation, Prompt, Sampling
+from specq.decoding.audit import Law, along
+from specq.decoding.sampling import Warper
+from specq.decoding.session import Session
 
 
 def sampled(
@@ -27,6 +32,14 @@ def sampled(
         steps_mean=mean,
         steps_variance=variance,
     )
+
+
+@torch.inference_mode()
+def logits(session: Session, prompt: Prompt, ids: Sequence[int], rows: int) -> Iterator[np.ndarray]:
+    """Logits [V] float32 before each new token, unwarped; the text is fed `rows` tokens a pass."""
+    plain = Warper(Sampling(), prompt_tokens=len(prompt.ids), eos_ids=())
+    for scores in along(session, plain, prompt.ids, ids, rows):
+        yield scores[0].cpu().numpy()
 
 
 def divergence(arm: str, prompt: Prompt, kl: np.ndarray, agreed: int) -> Divergence:

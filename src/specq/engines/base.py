@@ -5,7 +5,7 @@ What crosses a contract is plain Python or numpy; tensors stay inside their engi
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol, Self
 
@@ -111,8 +111,15 @@ class LoadedTarget(Protocol):
         """One early token over repeated seeds against its exact law."""
         ...
 
+    def logits(self, prompt: Prompt, ids: Sequence[int]) -> Iterator[np.ndarray]:
+        """Logits [V] float32 before each token of `ids` after the prompt, unwarped."""
+        ...
+
     def divergence(self, arm: str, prompt: Prompt, ids: Sequence[int], baseline: Any) -> Divergence:
-        """This target against the baseline's (of the same engine), both read along `ids` after the prompt."""
+        """This target against the baseline's, both read along `ids` after the prompt.
+
+        `baseline` is a target of the same engine, or what its `logits` gave, [T, V].
+        """
         ...
 
 

@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import copy
 import dataclasses
-from collections.abc import Callable, Sequence
+import functools
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
 
+import numpy as np
 import torch
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
@@ -28,6 +31,7 @@ from specq.engines.hf_decoder import HFDecoder, lookup
 from specq.models import facts as model_facts
 from specq.models import refs, tokenizers
 from specq.models.refs import Resolved
+from specq.quantize import grid
 from specq.quantize.in_memory import quantize_in_memory
 from specq.quantize.replace import read_bytes
 
@@ -153,7 +157,7 @@ class HFTarget:
             return Loaded(
                 model=rounded.model,
                 weight_bytes=rounded.bytes_held,
-                notes=rounded.notes,
+                notes=(*rounded.notes, *_own_grid(self.resolved.folder, tuple(rounded.kernels))),
                 bytes_per_token=read_bytes(rounded.model),
             )
         resolved = self.resolved if draft.model == "self" else refs.resolve(str(draft.model))
@@ -246,11 +250,19 @@ class HFTarget:
         logprobs, argmax = audit.score(session, prompt_ids, continuation_ids, self._rows(audit.SCORE_ROWS))
         return Scores(logprobs=logprobs, argmax=argmax)
 
-    def divergence(self, arm: str, prompt: Prompt, ids: Sequence[int], baseline: HFTarget) -> Divergence:
-        """This target against the baseline's, both read along `ids` after the prompt, before any warping."""
-        sessions = baseline.session("nothing"), self.session("nothing")
-        rows = min(self._rows(audit.SCORE_ROWS), baseline._rows(audit.SCORE_ROWS))
-        return assembled.divergence(arm, prompt, *audit.divergence(*sessions, prompt.ids, ids, rows))
+    def logits(self, prompt: Prompt, ids: Sequence[int]) -> Iterator[np.ndarray]:
+        """Logits [V] float32 before each token of `ids` after the prompt, unwarped; at most 64 at a time."""
+        return assembled.logits(self.session("nothing"), prompt, ids, self._rows(audit.SCORE_ROWS))
+
+    def divergence(self, arm: str, prompt: Prompt, ids: Sequence[int], baseline: HFTarget | np.ndarray) -> Divergence:
+        """This target against the baseline's or its logits [T, V], both along `ids`, before any warping."""
+        rows = self._rows(audit.SCORE_ROWS)
+        if isinstance(baseline, np.ndarray):
+            found = audit.divergence(baseline, self.session("nothing"), prompt.ids, ids, rows)
+        else:
+            rows, base = min(rows, baseline._rows(audit.SCORE_ROWS)), baseline.session("nothing")
+            found = audit.divergence(base, self.session("nothing"), prompt.ids, ids, rows)
+        return assembled.divergence(arm, prompt, *found)
 
     def _compiled_blocks(self, rows: int) -> Session | None:
         """A session whose passes of `rows` rows are compiled, once for all prompts; None where nothing is compiled."""
@@ -269,3 +281,12 @@ class HFTarget:
         chosen = sampling or Sampling()
         warper = Warper(chosen, prompt_tokens=len(prompt.ids), eos_ids=self.ends(chosen))
         return self.session("nothing"), warper
+
+
+@functools.cache
+def _own_grid(folder: Path, layers: tuple[str, ...]) -> tuple[str, ...]:
+    """A note where the target was quantized before it was made floats: rounded anew, it loses less than others do."""
+    found = grid.source_grid(folder, [f"{name}.weight" for name in layers])
+    return (
+        () if found is None else (f"the target's own {found}: such a draft agrees more than one of true floats would",)
+    )

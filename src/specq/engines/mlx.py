@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from types import TracebackType
 from typing import Any, Self
+
+import numpy as np
 
 from specq.core.errors import Unsupported
 from specq.core.records import Audited, Divergence, FirstTokens, GapNoise, Sampled
@@ -247,15 +249,21 @@ class MLXTarget:
 
         return mlx_audit.first_tokens(self, arm, prompt, draft, sampling, draws)
 
+    def logits(self, prompt: Prompt, ids: Sequence[int]) -> Iterator[np.ndarray]:
+        """Logits [V] float32 before each token of `ids` after the prompt, unwarped; at most 64 at a time."""
+        from specq.engines import assembled
+
+        return assembled.logits(self.session(), prompt, ids, self.rows(audit.SCORE_ROWS))
+
     def divergence(self, arm: str, prompt: Prompt, ids: Sequence[int], baseline: Any) -> Divergence:
-        """This target against the baseline's, both read along `ids` after the prompt.
+        """This target against the baseline's or its logits [T, V], both read along `ids` after the prompt.
 
         Raises:
             Unsupported: the baseline is another engine's.
         """
         from specq.engines import mlx_audit
 
-        if not isinstance(baseline, MLXTarget):
+        if not isinstance(baseline, MLXTarget | np.ndarray):
             raise Unsupported("the mlx engine compares with a baseline of its own: give both arms engine kind mlx")
         return mlx_audit.divergence(self, arm, prompt, ids, baseline)
 

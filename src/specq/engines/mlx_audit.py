@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 import mlx.core as mx
+import numpy as np
 import torch
 from mlx_lm.models.cache import trim_prompt_cache
 
@@ -107,13 +108,17 @@ def _drawn(
     return found
 
 
-def divergence(target: MLXTarget, arm: str, prompt: Prompt, ids: Sequence[int], baseline: MLXTarget) -> Divergence:
-    """KL of the baseline's next-token laws against the target's along `ids`, before any warping.
+def divergence(
+    target: MLXTarget, arm: str, prompt: Prompt, ids: Sequence[int], baseline: MLXTarget | np.ndarray
+) -> Divergence:
+    """KL of the baseline's next-token laws (or of its logits [T, V]) against the target's along `ids`, unwarped.
 
     Raises:
         NonFiniteLogits: one of them returned NaN or infinite logits.
     """
-    rows = min(one.rows(audit.SCORE_ROWS) for one in (target, baseline))
-    return assembled.divergence(
-        arm, prompt, *audit.divergence(baseline.session(), target.session(), prompt.ids, ids, rows)
-    )
+    if isinstance(baseline, np.ndarray):
+        found = audit.divergence(baseline, target.session(), prompt.ids, ids, target.rows(audit.SCORE_ROWS))
+    else:
+        rows = min(one.rows(audit.SCORE_ROWS) for one in (target, baseline))
+        found = audit.divergence(baseline.session(), target.session(), prompt.ids, ids, rows)
+    return assembled.divergence(arm, prompt, *found)

@@ -13,8 +13,6 @@ from specq.experiment.schema import Engine
 from specq.experiment.sizes import PlannedModel
 from specq.models import tensors
 
-GIB = 1 << 30
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Refusal:
@@ -181,14 +179,3 @@ def free_bytes(engine: Engine) -> int | None:
     if engine.device_map is not None:
         return None
     return int(torch.cuda.mem_get_info()[0] if device == "cuda" else psutil.virtual_memory().available)
-
-
-def memory_refusal(needed: int, available: int | None) -> list[Refusal]:
-    """One refusal when weights and caches need more bytes than are free; None free means not checked."""
-    if available is None or needed <= available:
-        return []
-    reason = (
-        f"memory will not hold it: weights and caches need {needed / GIB:.2f} GiB and {available / GIB:.2f} GiB are "
-        "free; allowed is what fits: take a smaller model, a shorter dtype or fewer drafts"
-    )
-    return [Refusal(arm=None, reason=reason, error=Unsupported)]

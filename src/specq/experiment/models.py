@@ -98,7 +98,8 @@ class Beside:
         if spec.model == "self":
             source = own if spec.recipe is None else self._target
             dtype = source.facts.dtype if engine.dtype == "auto" else engine.dtype
-            found = source if dtype == source.dtype else replace(source, role="draft", dtype=dtype)
+            # Engines share weights where the draft asks for no other dtype than they were asked for, word by word.
+            found = source if engine.dtype == self._engine.dtype else replace(source, role="draft", dtype=dtype)
         else:
             found = planned("draft", str(spec.model), engine, None, self._fetch)
             self._compare(found, f"draft {spec.model}")

@@ -11,7 +11,7 @@ from typing import Any
 from specq.core.errors import PromptError, Unsupported, UserError
 from specq.core.types import Prompt
 from specq.engines.base import Capabilities
-from specq.experiment import checks, models
+from specq.experiment import checks, memory, models
 from specq.experiment import prompts as prompt_files
 from specq.experiment.arms import arms
 from specq.experiment.checks import (
@@ -20,7 +20,6 @@ from specq.experiment.checks import (
     check_model,
     check_rollback,
     free_bytes,
-    memory_refusal,
     misfits,
 )
 from specq.experiment.schema import Experiment
@@ -30,15 +29,19 @@ from specq.models import tokenizers
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Plan:
-    """An experiment made concrete. `needed_bytes` holds all weights at once and the largest arm's caches.
+    """An experiment made concrete. `needed_bytes` holds what is in memory at once, weights and the largest caches.
 
-    `available_bytes` is what the device has free now, None where it was not asked.
+    `blocks` are the arms of each target where one target is in memory at a time, empty where all are;
+    `logits_bytes` is what such a run's audit keeps on disk. `available_bytes` is what the device has free now,
+    None where it was not asked.
     """
 
     experiment: Experiment
     models: tuple[PlannedModel, ...]
     arms: tuple[PlannedArm, ...]
     prompts: tuple[Prompt, ...]
+    blocks: tuple[tuple[str, ...], ...]
+    logits_bytes: int
     needed_bytes: int
     available_bytes: int | None
     bandwidth_bytes_per_s: float | None
@@ -70,6 +73,7 @@ class Plan:
             "arms": [asdict(arm) for arm in self.arms],
             "prompts": [{"id": p.id, "tags": list(p.tags), "tokens": len(p.ids)} for p in self.prompts],
             "max_new_tokens": self.experiment.workload.max_new_tokens,
+            "blocks": [list(block) for block in self.blocks],
             "needed_bytes": self.needed_bytes,
             "available_bytes": self.available_bytes,
             "bandwidth_bytes_per_s": self.bandwidth_bytes_per_s,
@@ -117,7 +121,7 @@ def make(
     refusals += check_ids(target, rendered)
     refusals += misfits(None, "", target, rendered, experiment.workload.max_new_tokens)
     beside = models.Beside(experiment, target, tokenizer, fetch)
-    planned = []
+    loads = []
     for arm in arms(experiment):
         own, draft = target, None
         try:
@@ -132,20 +136,22 @@ def make(
             refusals.append(Refusal(arm=arm.id, reason=str(error), error=type(error)))
         if draft is not None and draft is not target and draft is not own:
             refusals += misfits(arm.id, "draft ", draft, rendered, experiment.workload.max_new_tokens)
-        planned.append(planned_arm(arm, own, draft, tokens=tokens, bandwidth=bandwidth_bytes_per_s))
-    loaded = (target, *beside.loaded())
-    needed = sum(model.weight_bytes for model in loaded) + max(arm.cache_bytes for arm in planned)
-    refusals += memory_refusal(needed, available_bytes)
+        sized = planned_arm(arm, own, draft, tokens=tokens, bandwidth=bandwidth_bytes_per_s)
+        loads.append(memory.Load(arm=sized, target=own, draft=draft))
+    logits_bytes = memory.logits_bytes(target, experiment, len(rendered))
+    held = memory.held(memory.blocks(loads, experiment.engine), experiment, available_bytes, logits_bytes)
     return Plan(
         experiment=experiment,
-        models=loaded,
-        arms=tuple(planned),
+        models=(target, *beside.loaded()),
+        arms=tuple(load.arm for load in loads),
         prompts=rendered,
-        needed_bytes=needed,
+        blocks=tuple(block.arms for block in held.blocks),
+        logits_bytes=logits_bytes if held.blocks else 0,
+        needed_bytes=held.needed_bytes,
         available_bytes=available_bytes,
         bandwidth_bytes_per_s=bandwidth_bytes_per_s,
-        refusals=tuple(refusals),
-        notes=tuple(dict.fromkeys([*notes, *beside.notes])),
+        refusals=(*refusals, *held.refusals),
+        notes=tuple(dict.fromkeys([*notes, *beside.notes, *([held.note] if held.note else [])])),
     )
 
 

@@ -67,8 +67,10 @@ class Workload(Table):
 
     `lengths` "equal" ignores every stop, so that all arms emit max_new_tokens; "natural" lets
     the model stop. `limit` takes the first prompts of the file, in file order. `processes`
-    counts fresh worker processes, `repeats` balanced turns in each. `memory` measures each
-    arm's peak in a process of its own.
+    counts fresh worker processes, `repeats` balanced turns in each. `order` "interleaved" lets all
+    arms take turns on each prompt, while memory holds all targets together; "blocks" holds one
+    target at a time and runs its arms by themselves. `memory` measures each arm's peak in a
+    process of its own.
     """
 
     prompts: str = Field(min_length=1)
@@ -84,6 +86,7 @@ class Workload(Table):
     stop: tuple[str, ...] = Field(default=(), strict=False)
     repeats: int = Field(default=2, ge=1, le=1000)
     processes: int = Field(default=1, ge=1, le=100)
+    order: Literal["interleaved", "blocks"] = "interleaved"
     seed: int = Field(default=0, ge=0, le=(1 << 63) - 1)
     memory: bool = True
 

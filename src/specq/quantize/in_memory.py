@@ -24,13 +24,20 @@ M = TypeVar("M", bound=nn.Module)
 
 
 def quantize_in_memory(
-    model: PreTrainedModel, *, bits: int, group_size: int | None = None, head: bool = False, prefill: Prefill = "dense"
+    model: PreTrainedModel,
+    *,
+    bits: int,
+    group_size: int | None = None,
+    symmetric: bool | None = None,
+    head: bool = False,
+    prefill: Prefill = "dense",
 ) -> Quantized:
-    """A view of a dense model whose linear layers are rounded to nearest onto symmetric grids.
+    """A view of a dense model whose linear layers are rounded to nearest.
 
-    8 bits take one scale a row, 4 bits groups of `group_size` columns (32 unless told). Embeddings, norms and
-    whatever else stays in floats are the model's own; so is the head, unless `head` is set. Layers that choose
-    experts are kept. `bytes_held` counts the shared weights too.
+    8 bits take one scale a row on a symmetric grid, 4 bits groups of `group_size` columns (32 unless told), each
+    from its smallest weight to its largest unless `symmetric`: the 4-bit kernel takes offsets at no cost.
+    Embeddings, norms and whatever else stays in floats are the model's own; so is the head, unless `head` is set.
+    Layers that choose experts are kept. `bytes_held` counts the shared weights too.
 
     Raises:
         ConfigError: the bits are unknown, or the group does not divide a layer's columns.
@@ -39,6 +46,7 @@ def quantize_in_memory(
     if bits not in BITS:
         raise ConfigError(f"bits = {bits}: a draft that is its own target takes 8 or 4")
     size = ROW if bits == 8 and group_size is None else GROUP if group_size is None else group_size
+    symmetric = bits != 4 if symmetric is None else symmetric
     view = _copied(model)
     top = model.get_output_embeddings()
     chosen: dict[str, nn.Linear | PackedLinear] = {}
@@ -58,7 +66,7 @@ def quantize_in_memory(
         )
     swap = Swap(view, prefill, {})
     for name, module in chosen.items():
-        swap.put(name, round_to_nearest(weight_of(module), bits, size))
+        swap.put(name, round_to_nearest(weight_of(module), bits, size, symmetric=symmetric))
     return swap.result("in memory")
 
 

@@ -104,14 +104,13 @@ class KernelLinear(nn.Module):
             packed, scales = weights.q.contiguous(), weights.scales.to(torch.bfloat16).flatten()
         else:
             packed, scales = _pack4(weights.q, device), _scales4(weights)
+        self.group = torch.tensor(self.group_size)
         self.register_buffer("packed", packed.to(device), persistent=False)
         self.register_buffer("scales", scales.to(device), persistent=False)
 
     packed: Tensor
     scales: Tensor
     bias: Tensor | None
-    # torch.compile would lower the 4-bit operator to another, which breaks, and cannot choose by row count.
-    opaque = True
 
     def forward(self, x: Tensor) -> Tensor:
         """X [..., in_features] to [..., out_features]."""
@@ -128,7 +127,8 @@ class KernelLinear(nn.Module):
         if self.kernel == INT8:
             return torch._weight_int8pack_mm(flat, self.packed, self.scales)
         if self.on_cpu:
-            return torch.ops.aten._weight_int4pack_mm_for_cpu(flat, self.packed, self.group_size, self.scales)
+            # The one operator for this that torch.compile can lower: it takes the group size as a tensor.
+            return torch.ops.quantized.int4mm_packed_weight_cpu(flat, self.packed, self.group, self.scales)
         return torch._weight_int4pack_mm(flat, self.packed, self.group_size, self.scales)
 
     def by_many(self, x: Tensor) -> Tensor:
@@ -157,7 +157,7 @@ def _pack4(q: Tensor, device: str) -> Tensor:
 def _scales4(weights: IntWeights) -> Tensor:
     """Scales and offsets [K / g, N, 2] of w = (q - 8) * scale + offset, q from 0 to 15."""
     scales = weights.scales.to(torch.bfloat16)
-    offsets = torch.zeros_like(scales) if weights.zeros is None else -weights.zeros.to(torch.bfloat16) * scales
+    offsets = torch.zeros_like(scales) if weights.zeros is None else (-weights.zeros.float() * scales).to(scales)
     return torch.stack([scales.t(), offsets.t()], dim=-1).contiguous()
 
 

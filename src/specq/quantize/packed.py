@@ -33,9 +33,10 @@ class Grid:
 class IntWeights:
     """A layer's integers: w[n, k] = (q[n, k] - zeros[n, g(k)]) * scales[n, g(k)].
 
-    `q` [N, K] and `zeros` [N, G] are int8 and run from -2^(bits-1) to 2^(bits-1) - 1; `scales` [N, G] are
-    floats; `zeros` is None on a symmetric grid. g(k) = k // (K / G), or `order[k]` where `order` [K] int64
-    is set: columns that were sorted by activation before they were grouped.
+    `q` [N, K] is int8 and runs from -2^(bits-1) to 2^(bits-1) - 1; `scales` [N, G] are floats; `zeros` [N, G] is
+    None on a symmetric grid, int8 in the same range as stored, or float32 with fractions where made in memory.
+    g(k) = k // (K / G), or `order[k]` where `order` [K] int64 is set: columns that were sorted by activation before
+    they were grouped.
     """
 
     grid: Grid
@@ -48,7 +49,10 @@ class IntWeights:
         """The weights [N, K]: scales are cast to `dtype` first, then all arithmetic is in it.
 
         That is the order in which transformers loads and compressed-tensors dequantizes, so the bits agree.
+        Zeros with fractions, which no folder has, would lose them: those weights are computed in float32.
         """
+        if self.zeros is not None and self.zeros.is_floating_point() and dtype != torch.float32:
+            return self.dense(torch.float32).to(dtype)
         scales = self.scales.to(dtype)
         zeros = None if self.zeros is None else self.zeros.to(dtype)
         if self.order is not None:
@@ -150,16 +154,29 @@ def split(names: Iterable[str]) -> Iterator[tuple[str, str]]:
 
 
 @torch.no_grad()
-def round_to_nearest(weight: Tensor, bits: int, group_size: int) -> IntWeights:
-    """Weights [N, K] on a symmetric grid, as llmcompressor's QuantizationModifier rounds them.
+def round_to_nearest(weight: Tensor, bits: int, group_size: int, *, symmetric: bool = True) -> IntWeights:
+    """Weights [N, K] on a grid; groups must divide K, and `group_size` 0 is one scale a row.
 
-    The scale is the largest magnitude over half the range of integers, (2^bits - 1) / 2; all arithmetic is in
-    the weights' own dtype. Groups must divide K; `group_size` 0 is one scale a row.
+    Symmetric: as llmcompressor's QuantizationModifier rounds them. The scale is the largest magnitude over half the
+    range of integers, (2^bits - 1) / 2; all arithmetic is in the weights' own dtype. Else the grid of a group runs
+    from its smallest weight to its largest, and zeros have fractions, as in llama.cpp's Q4_1.
     """
     size = group_size or weight.shape[1]
     grouped = weight.view(weight.shape[0], -1, size)
+    if not symmetric:
+        return _between(grouped.float(), weight, Grid(bits=bits, group_size=group_size, symmetric=False))
     low, high = -(2 ** (bits - 1)), 2 ** (bits - 1) - 1
     scales = grouped.abs().amax(-1) / torch.tensor((high - low) / 2, dtype=weight.dtype)
     scales = torch.where(scales == 0, torch.finfo(weight.dtype).eps, scales)
     q = (grouped / scales[..., None]).clamp_(low, high).round_().to(torch.int8).view(weight.shape)
     return IntWeights(grid=Grid(bits=bits, group_size=group_size, symmetric=True), q=q, scales=scales)
+
+
+def _between(grouped: Tensor, weight: Tensor, grid: Grid) -> IntWeights:
+    low, high = grouped.amin(-1), grouped.amax(-1)
+    # Rounded to the dtype in which it is stored before it is used, so that the integers make up for it.
+    scales = ((high - low) / (2**grid.bits - 1)).to(weight.dtype).float()
+    scales = torch.where(scales == 0, torch.finfo(weight.dtype).eps, scales)
+    q = ((grouped - low[..., None]) / scales[..., None]).round_().clamp_(0, 2**grid.bits - 1) - 2 ** (grid.bits - 1)
+    zeros = -(2 ** (grid.bits - 1)) - low / scales
+    return IntWeights(grid=grid, q=q.to(torch.int8).view(weight.shape), scales=scales.to(weight.dtype), zeros=zeros)

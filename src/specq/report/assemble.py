@@ -10,7 +10,7 @@ from typing import Any
 from specq.core import jsonl
 from specq.core.errors import RunFolderError
 from specq.report import audit as audits
-from specq.report import facts, invariants, quantized, speed, targets
+from specq.report import blocks, facts, invariants, quantized, speed, targets
 from specq.report.measures import Measure, accepted_histogram, of_arm
 from specq.report.quantized import QuantizedWeights
 from specq.report.recommend import recommend
@@ -52,7 +52,8 @@ class ArmReport:
 class Report:
     """A run's report. `flags` come first wherever it is shown, then `null` (the A/A comparison).
 
-    `quantized` holds the models that the run quantized, with their audits.
+    `turns` says how arms on different targets took turns, where they ran in blocks; it is empty where all
+    took turns on each prompt. `quantized` holds the models that the run quantized, with their audits.
     """
 
     run: str
@@ -63,6 +64,7 @@ class Report:
     flags: tuple[str, ...]
     baseline: str
     null: tuple[Measure, ...]
+    turns: tuple[str, ...]
     workload: tuple[Measure, ...]
     quantized: tuple[QuantizedWeights, ...]
     arms: tuple[ArmReport, ...]
@@ -137,7 +139,7 @@ def of_run(run: RunFile) -> Report:
                     faults=arm.faults,
                     shortfall=facts.shortfall(run, arm.id),
                     changes=targets.changes(arm.measures) if arm.target is not None else "",
-                    caveats=(f"{targets.NO_KERNEL}{arm.no_kernel}",) if arm.no_kernel else (),
+                    caveats=_caveats(run, arm),
                 )
             )
     null = _null(run, arms)
@@ -163,6 +165,7 @@ def of_run(run: RunFile) -> Report:
         smoke=ground.smoke,
         flags=(
             *facts.flags(run),
+            *([blocks.FLAG] if run.in_blocks else []),
             *quantized.flags(weights),
             *_arm_flags(arms),
             *broken,
@@ -171,6 +174,7 @@ def of_run(run: RunFile) -> Report:
         ),
         baseline=baseline,
         null=null,
+        turns=blocks.lines(run),
         workload=facts.workload(run, bases),
         quantized=weights,
         arms=tuple(_with_verdict(arm, verdicts.get(arm.id)) for arm in arms),
@@ -237,6 +241,12 @@ def _arm(
         verdict=None,
     )
     return report, compared
+
+
+def _caveats(run: RunFile, arm: ArmReport) -> tuple[str, ...]:
+    """What goes with an arm's speed wherever it is judged."""
+    found = [f"{targets.NO_KERNEL}{arm.no_kernel}" if arm.no_kernel else "", blocks.caveat(run, arm.id)]
+    return tuple(text for text in found if text)
 
 
 def _faults(run: RunFile, arm: str) -> tuple[str, ...]:

@@ -110,12 +110,18 @@ def ceilings(run: RunFile, arm: str, measures: Mapping[str, Measure]) -> tuple[M
 
 
 def drift(run: RunFile) -> Measure | None:
-    """(max - min) / median of the canary's tpot_s over the whole run; None without two readings."""
-    times = [canary.tpot_s for canary in run.of(Canary)]
-    if len(times) < 2 or statistics.median(times) <= 0:
+    """(max - min) / median of the canary's tpot_s over the whole run; None without two readings.
+
+    Where arms ran in blocks, the largest of the arms that decoded it: each is held against itself.
+    """
+    by_arm: dict[str, list[float]] = {}
+    for canary in run.of(Canary):
+        by_arm.setdefault(canary.arm, []).append(canary.tpot_s)
+    read = [times for times in by_arm.values() if len(times) >= 2 and statistics.median(times) > 0]
+    if not read:
         return None
-    value = (max(times) - min(times)) / statistics.median(times)
-    return Measure(name="canary_drift", unit="share", value=value, n=len(times), note="n = canary readings")
+    value = max((max(times) - min(times)) / statistics.median(times) for times in read)
+    return Measure(name="canary_drift", unit="share", value=value, n=sum(map(len, read)), note="n = canary readings")
 
 
 def drift_limit(run: RunFile) -> float:

@@ -20,6 +20,7 @@ def sections(report: Report) -> tuple[Section, ...]:
     everything = (
         Section(title="Read this first", lines=report.flags),
         _null(report),
+        Section(title="How arms took turns", lines=report.turns),
         _limits(report),
         _speed(report),
         _spread(report),
@@ -90,7 +91,8 @@ def _limits(report: Report) -> Section:
     if "canary_drift" in known:
         lines.append(
             f"Drift: {share(known['canary_drift'].value)} between the fastest and the slowest time of the canary, "
-            "a prompt that is repeated through the run."
+            "a prompt that is repeated through the run"
+            + (", each target held against itself." if report.turns else ".")
         )
     return Section(title="Limits", lines=tuple(lines))
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from functools import cached_property
@@ -10,6 +11,8 @@ from typing import Any, TypeVar
 
 from specq.core.records import Done, Failed, Generated, Record, failed_arms
 from specq.run import folder as run_folder
+from specq.run.job import Task, blocks_of
+from specq.run.schedule import measure_tasks
 
 R = TypeVar("R", bound=Record)
 Turn = tuple[int, str, int]
@@ -95,6 +98,22 @@ class RunFile:
         plain = [arm for arm in self.info["arms"] if not arm.get("levers")]
         return [str(arm["id"]) for arm in sorted(plain, key=lambda arm: int(arm.get("replica", 1)))]
 
+    @cached_property
+    def blocks(self) -> dict[str, tuple[str, ...]]:
+        """As run.job.blocks_of."""
+        return blocks_of(self.info)
+
+    @property
+    def in_blocks(self) -> bool:
+        """Whether memory held one target at a time, and its arms ran by themselves."""
+        return "" not in self.blocks
+
+    @property
+    def measure_tasks(self) -> list[Task]:
+        """The workers that were to measure, in their order."""
+        repeats, processes = (int(self.setting("workload", key, default=1)) for key in ("repeats", "processes"))
+        return measure_tasks(list(self.blocks), repeats, processes)
+
     @property
     def missing(self) -> list[str]:
         """What the run has still to do or has lost, in words; empty when it is complete.
@@ -110,15 +129,15 @@ class RunFile:
             for arm in self.info["arms"]
             if f"memory:{arm['id']}" not in tasks and arm["id"] not in self.failed_arms
         ]
-        processes = int(self.setting("workload", "processes", default=1))
-        repeats = int(self.setting("workload", "repeats", default=1))
         found = list(self.losses)
-        if len({process for task, process in finished if task == "measure"}) < processes:
-            expected = len(self.info["arms"]) * len(self.info["prompts"]) * repeats * processes
+        if any((task.name, task.process) not in finished for task in self.measure_tasks):
+            turns = [int(self.setting("workload", key, default=1)) for key in ("repeats", "processes")]
+            expected = len(self.info["arms"]) * len(self.info["prompts"]) * math.prod(turns)
             found.append(f"{sum(map(len, self.generated.values()))} of {expected} generations are recorded")
         if self.setting("workload", "memory", default=False) and unmeasured:
             found.append(f"memory is not measured for {', '.join(unmeasured)}")
-        if self.setting("audit", "enabled", default=True) and "audit" not in tasks:
+        audits = {Task(kind="audit", arm=block).name for block in self.blocks}
+        if self.setting("audit", "enabled", default=True) and not audits <= tasks:
             found.append("outputs are not audited")
         return found
 

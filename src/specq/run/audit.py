@@ -3,31 +3,35 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
-from specq.core.errors import Interrupted
-from specq.core.records import AUDIT, Done, Failed, Key, Record, key
+from specq.core.errors import DiskFull, Interrupted
+from specq.core.records import AUDIT, Done, Failed, Key, Note, Record, key
 from specq.core.types import Generation
-from specq.run import engines
+from specq.run import engines, logits
 from specq.run.artifacts import Made
-from specq.run.job import FIRST, Job
-from specq.run.left import AuditKey, audits_left
+from specq.run.job import FIRST, Job, Task
+from specq.run.left import AuditKey, audits_left, logits_left
 from specq.run.provenance import hide_home
 
 
-def audit(job: Job) -> None:
-    """Record what is left of the audit.
+def audit(job: Job, task: Task) -> None:
+    """Record what is left of the audit, of all arms or of a block's.
 
     At temperature 0: how far gaps move on the text of each plain arm, then each arm with a draft (and
     the A/A twin) against the plain arm of its target, on the first process and repeat. Above 0: the
     surprise and steps of every answer, and the law of the first tokens on the first prompt. Each changed
-    target (quantized weights or cache) is read beside the baseline's.
+    target (quantized weights or cache) is read beside the baseline's. In blocks that one is not in memory: its
+    own block, which is audited first, leaves its logits on disk for the others, as `logits` says.
 
     Raises:
         Interrupted: a stop was asked for; what was recorded is kept.
+        DiskFull: the logits found no room.
     """
-    left = audits_left(job, job.store.contents())
-    if left:
+    contents = job.store.contents()
+    left, kept = audits_left(job, contents, task.arm), logits_left(job, contents, task.arm)
+    if left or kept:
         answers = _Answers(job)
         engine = engines.make_engine(job.experiment)
         with engines.Targets(engine, job.experiment) as targets:
@@ -37,7 +41,11 @@ def audit(job: Job) -> None:
                     raise Interrupted("stopped")
                 job.store.append(_scored(answers, targets, step))
                 job.progress.say("audit", arm=step[1], prompt=step[2])
-    job.store.append(Done(process=job.process, task="audit"))
+            for prompt in kept:
+                if job.progress.should_stop():
+                    raise Interrupted("stopped")
+                answers.keep_logits(targets, prompt)
+    job.store.append(Done(process=job.process, task=task.name))
 
 
 def _scored(answers: _Answers, targets: engines.Targets, step: AuditKey) -> Record:
@@ -79,12 +87,32 @@ class _Answers:
                 arm, prompt, self._ids(arm, name), None if plain == arm else self._ids(plain, name)
             )
         if kind == "Divergence":
-            baseline = targets.of(job.targets[FIRST])
+            shared = job.targets[arm].weights == job.targets[FIRST].weights
+            there = shared or len(job.blocks) == 1
+            baseline = targets.of(job.targets[FIRST]) if there else logits.read(self._kept(name))
             return target.divergence(arm, prompt, self._ids(FIRST, name), baseline)
         sampling, draft = job.sampling(name, repeat), self.made.draft(job.drafts[arm])
         if kind == "Sampled":
             return target.audit_sampled(arm, prompt, repeat, self._generation((0, arm, name, repeat)), draft, sampling)
         return target.first_tokens(arm, prompt, draft, sampling, job.experiment.audit.seeds)
+
+    def keep_logits(self, targets: engines.Targets, name: str) -> None:
+        """Write the baseline's logits along its answer to a prompt; what breaks is said aloud.
+
+        Raises:
+            DiskFull: there is no room.
+        """
+        ids, target = self._ids(FIRST, name), targets.of(self.job.targets[FIRST])
+        try:
+            logits.write(self._kept(name), target.logits(self.job.prompts[name], ids), len(ids))
+        except DiskFull as error:
+            raise DiskFull(f"{error}; {self.job.store.how_to_go_on}") from error
+        except Exception as error:  # noqa: BLE001 - each comparison that lacks them is a failed audit on record
+            text = f"the baseline's logits on prompt {name} were not kept: {hide_home(str(error))}"
+            self.job.store.append(Note(process=self.job.process, text=text))
+
+    def _kept(self, prompt: str) -> Path:
+        return logits.path(self.job.store.run_dir, self.records[0, FIRST, prompt, 0])
 
     def _ids(self, arm: str, prompt: str) -> tuple[int, ...]:
         return self.outputs[(0, arm, prompt, 0)].ids

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any, TextIO
@@ -54,21 +55,30 @@ def every_sample_failed(first: Failed) -> str:
     return f"{first.arm} failed on every sample, first on prompt {first.prompt}: {first.error}: {first.message}"
 
 
+def blocks_of(info: Mapping[str, Any]) -> dict[str, tuple[str, ...]]:
+    """The arms that are in memory together, by their first arm; all under "" where the run has no blocks."""
+    blocks = {str(arms[0]): tuple(map(str, arms)) for arms in info.get("blocks") or ()}
+    return blocks or {"": tuple(str(arm["id"]) for arm in info["arms"])}
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Task:
     """What one worker is started for: `kind` is quantize, measure, memory or audit.
 
-    `arm` is the arm of a memory task, and the label of the model that a quantize task makes.
+    `arm` is the arm of a memory task, the label of the model that a quantize task makes, and the block of a
+    measure or audit task, "" where the run has none. `repeat` is that of a block that is measured; None: all.
     """
 
     kind: str
     process: int = 0
     arm: str = ""
+    repeat: int | None = None
 
     @property
     def name(self) -> str:
         """The task as it stands in Done and WorkerDied records."""
-        return f"{self.kind}:{self.arm}" if self.arm else self.kind
+        parts = [self.kind, self.arm, "" if self.repeat is None else str(self.repeat)]
+        return ":".join(part for part in parts if part)
 
 
 @dataclass(slots=True)
@@ -122,6 +132,11 @@ class Asked:
     def prompts(self) -> dict[str, Prompt]:
         """Prompts by id, in the order of run.json."""
         return {p["id"]: prompt_from_json(p) for p in self.store.info["prompts"]}
+
+    @cached_property
+    def blocks(self) -> dict[str, tuple[str, ...]]:
+        """As `blocks_of`."""
+        return blocks_of(self.store.info)
 
     @property
     def first_prompt(self) -> Prompt:

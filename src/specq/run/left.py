@@ -20,10 +20,10 @@ from specq.core.records import (
     failed_arms,
 )
 from specq.core.types import TargetSpec
-from specq.run import artifacts
+from specq.run import artifacts, logits
 from specq.run.folder import Contents
 from specq.run.job import FIRST, Asked, Task
-from specq.run.schedule import Turn, turns
+from specq.run.schedule import Turn, measure_tasks, turns
 
 FAILURES_THAT_STOP = 3
 AuditKey = tuple[str, str, str, int]
@@ -34,11 +34,12 @@ Left = list[tuple[Turn, list[tuple[int, str]]]]
 def tasks(asked: Asked) -> list[Task]:
     """The run's tasks in their order."""
     found = [Task(kind="quantize", arm=one.label) for one in artifacts.wanted(asked.experiment)]
-    found += [Task(kind="measure", process=process) for process in range(asked.experiment.workload.processes)]
-    if asked.experiment.workload.memory:
+    load = asked.experiment.workload
+    found += measure_tasks(list(asked.blocks), load.repeats, load.processes)
+    if load.memory:
         found += [Task(kind="memory", arm=arm) for arm in asked.drafts]
     if asked.experiment.audit.enabled:
-        found.append(Task(kind="audit"))
+        found += [Task(kind="audit", arm=block) for block in asked.blocks]
     return found
 
 
@@ -54,28 +55,30 @@ def is_done(asked: Asked, contents: Contents, task: Task) -> bool:
     if not any(isinstance(r, Done) and (r.process, r.task) == (task.process, task.name) for r in contents.records):
         return False
     if task.kind == "measure":
-        return not turns_left(asked, contents, task.process)
+        return not turns_left(asked, contents, task)
     if task.kind == "memory":
         return any(isinstance(r, Memory) and r.arm == task.arm for r in contents.records)
-    raised = {_raised(r) for r in contents.records if isinstance(r, Failed) and r.of_audit}
-    return all(step in raised for step in audits_left(asked, contents))
+    raised = raised_audits(contents)
+    if logits_left(asked, contents, task.arm):
+        return False
+    return all(step in raised for step in audits_left(asked, contents, task.arm))
 
 
-def turns_left(asked: Asked, contents: Contents, process: int) -> Left:
-    """The turns of a process with what is neither answered nor failed; an arm that was stopped has nothing left."""
+def turns_left(asked: Asked, contents: Contents, task: Task) -> Left:
+    """The turns of a measure task with what is neither answered nor failed; a stopped arm has nothing left."""
     load = asked.experiment.workload
-    mine = [r for r in contents.records if isinstance(r, Generated | Failed) and r.process == process]
+    mine = [r for r in contents.records if isinstance(r, Generated | Failed) and r.process == task.process]
     done = {(r.arm, r.prompt, r.repeat) for r in mine if isinstance(r, Failed) and not r.of_audit}
-    done |= {(arm, prompt, repeat) for place, arm, prompt, repeat in contents.answers if place == process}
+    done |= {(arm, prompt, repeat) for place, arm, prompt, repeat in contents.answers if place == task.process}
     stopped = {arm for arm, count in failures_in_a_row(mine).items() if count >= FAILURES_THAT_STOP}
     found = []
-    for turn in turns(list(asked.prompts), list(asked.drafts), load.repeats, load.processes, load.seed):
+    for turn in turns(list(asked.prompts), asked.blocks[task.arm], load.repeats, load.processes, load.seed):
         places = [
             (place, arm)
             for place, arm in enumerate(turn.arms)
             if arm not in stopped and (arm, turn.prompt, turn.repeat) not in done
         ]
-        if turn.process == process and places:
+        if turn.process == task.process and task.repeat in (None, turn.repeat) and places:
             found.append((turn, places))
     return found
 
@@ -91,12 +94,27 @@ def failures_in_a_row(records: Iterable[Record]) -> Counter[str]:
     return found
 
 
-def audits_left(asked: Asked, contents: Contents) -> list[AuditKey]:
-    """What the audit has to score: (kind of record, arm, prompt, repeat)."""
+def audits_left(asked: Asked, contents: Contents, block: str) -> list[AuditKey]:
+    """What the audit of a block's arms has to score: (kind of record, arm, prompt, repeat)."""
     greedy = asked.experiment.sampling().temperature == 0
     steps = greedy_steps(asked, contents) if greedy else sampled_steps(asked, contents)
     done = {audit_key(record) for record in contents.records}
-    return [step for step in steps if step not in done]
+    return [step for step in steps if step not in done and step[1] in asked.blocks[block]]
+
+
+def logits_left(asked: Asked, contents: Contents, block: str) -> list[str]:
+    """The prompts along whose answers the baseline's logits are to be kept for other blocks.
+
+    Only the baseline's own block can; empty where all targets are in memory together.
+    """
+    if FIRST not in asked.blocks[block]:
+        return []
+    raised = raised_audits(contents)
+    others = [other for other in asked.blocks if other != block]
+    steps = [step for other in others for step in audits_left(asked, contents, other)]
+    prompts = dict.fromkeys(step[2] for step in steps if step[0] == Divergence.__name__ and step not in raised)
+    run_dir = asked.store.run_dir
+    return [prompt for prompt in prompts if not logits.path(run_dir, contents.answers[0, FIRST, prompt, 0]).exists()]
 
 
 def audit_key(record: Record) -> AuditKey | None:
@@ -148,5 +166,7 @@ def divergences(asked: Asked, contents: Contents) -> list[AuditKey]:
     return [("Divergence", arm, prompt, 0) for arm in changed for prompt in there]
 
 
-def _raised(record: Failed) -> AuditKey:
-    return (record.error.removeprefix(AUDIT).split(":")[0], record.arm, record.prompt, record.repeat)
+def raised_audits(contents: Contents) -> set[AuditKey]:
+    """The steps of audits that raised."""
+    failed = [record for record in contents.records if isinstance(record, Failed) and record.of_audit]
+    return {(r.error.removeprefix(AUDIT).split(":")[0], r.arm, r.prompt, r.repeat) for r in failed}

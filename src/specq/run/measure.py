@@ -1,7 +1,8 @@
-"""The measuring task: one process, one load of each target, arms taking turns."""
+"""The measuring task: one process, one load of each target of its arms, arms taking turns."""
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import replace
 
@@ -16,7 +17,6 @@ from specq.core.records import (
     LoadedModel,
     Machine,
     Note,
-    Record,
     StepRow,
     failed_arms,
 )
@@ -24,7 +24,7 @@ from specq.core.types import DraftSpec, Generation, Prompt
 from specq.engines.base import Decoder, LoadedTarget
 from specq.run import bandwidth, engines
 from specq.run.artifacts import Made, label
-from specq.run.job import FIRST, Job, every_sample_failed
+from specq.run.job import FIRST, Job, Task, every_sample_failed
 from specq.run.left import FAILURES_THAT_STOP, Left, failures_in_a_row, turns_left
 from specq.run.provenance import hide_home
 from specq.run.schedule import Turn
@@ -34,41 +34,47 @@ CANARY_TOKENS = 16
 CANARIES = 8
 
 
-def measure(job: Job) -> None:
-    """Run what is left of this process's turns; records are kept whatever happens.
+def measure(job: Job, task: Task) -> None:
+    """Run what is left of this task's turns, of all arms or of a block's; records are kept whatever happens.
 
     Raises:
         Interrupted: a stop was asked for; the sample under way was finished and recorded.
     """
     contents = job.store.contents()
-    mine = [r for r in contents.records if getattr(r, "process", None) == job.process]
-    left = turns_left(job, contents, job.process)
-    if any(isinstance(r, Generated | Failed) for r in mine):
-        job.store.append(Note(process=job.process, text=f"process {job.process} was resumed in a new process"))
-    imports_bytes = import_libraries()
-    engine = engines.make_engine(job.experiment)
-    with engines.Targets(engine, job.experiment) as opened:
-        job.store.append(machine(job.process, engine.device, imports_bytes))
-        targets, decoders = _open(job, opened)
-        job.progress.say("loaded")
-        _warm_up(job, decoders)
-        _Turns(job, targets, decoders, mine).run(left)
-    job.store.append(Done(process=job.process, task="measure"))
+    samples = [r for r in contents.records if isinstance(r, Generated | Failed) and r.process == job.process]
+    failures = failures_in_a_row(samples)
+    _need_baseline(job, failures)
+    left = turns_left(job, contents, task)
+    if left:
+        arms = job.blocks[task.arm]
+        if any(r.arm in arms and task.repeat in (None, r.repeat) for r in samples):
+            block = "" if task.repeat is None else f", block {task.arm}, turn {task.repeat + 1},"
+            text = f"process {job.process}{block} was resumed in a new process"
+            job.store.append(Note(process=job.process, text=text))
+        imports_bytes = import_libraries()
+        engine = engines.make_engine(job.experiment)
+        with engines.Targets(engine, job.experiment) as opened:
+            job.store.append(machine(job.process, engine.device, imports_bytes))
+            targets, decoders = _open(job, opened, arms)
+            job.progress.say("loaded")
+            _warm_up(job, decoders)
+            _Turns(job, targets, decoders, failures).run(left)
+    job.store.append(Done(process=job.process, task=task.name))
 
 
-def _open(job: Job, opened: engines.Targets) -> tuple[dict[str, LoadedTarget], dict[str, Decoder]]:
-    """The target and the decoder of each arm; what was loaded is recorded, the baseline's target first."""
+def _open(job: Job, opened: engines.Targets, arms: Sequence[str]) -> tuple[dict[str, LoadedTarget], dict[str, Decoder]]:
+    """The target and the decoder of each of the arms; what was loaded is recorded, the first arm's target first."""
     made = Made(job)
-    specs = {arm: made.target(spec) for arm, spec in job.targets.items()}
+    specs = {arm: made.target(job.targets[arm]) for arm in arms}
     targets = {arm: opened.of(spec) for arm, spec in specs.items()}
     for weights in dict.fromkeys(spec.weights for spec in specs.values()):
-        arms = tuple(arm for arm, spec in specs.items() if spec.weights == weights)
-        described = targets[arms[0]].describe()
-        if recipe := job.targets[arms[0]].recipe:
+        users = tuple(arm for arm, spec in specs.items() if spec.weights == weights)
+        described = targets[users[0]].describe()
+        if recipe := job.targets[users[0]].recipe:
             # The name of a folder in the cache says nothing to a reader.
             described["name"] = label(job.experiment.target.model, recipe)
-        job.store.append(LoadedModel(process=job.process, role="target", arms=arms, **described))
-    return targets, {arm: targets[arm].decoder(made.draft(draft)) for arm, draft in job.drafts.items()}
+        job.store.append(LoadedModel(process=job.process, role="target", arms=users, **described))
+    return targets, {arm: targets[arm].decoder(made.draft(job.drafts[arm])) for arm in arms}
 
 
 def import_libraries() -> int:
@@ -132,21 +138,34 @@ def warm_up_tokens(draft: DraftSpec | None) -> int:
     return max(WARM_UP_TOKENS, 2 * draft.k + 2) if draft else WARM_UP_TOKENS
 
 
+def _need_baseline(job: Job, failures: Counter[str]) -> None:
+    """Stop when the baseline was stopped and never answered: all that follows would be for nothing."""
+    if failures[FIRST] < FAILURES_THAT_STOP:
+        return
+    first = failed_arms(job.store.contents().records).get(FIRST)
+    if first is not None:
+        raise RunFailed(
+            f"{every_sample_failed(first)}; without a baseline there is nothing to compare with, so the run "
+            f"stopped; its records are kept in {job.store.run_dir}"
+        )
+
+
 class _Turns:
-    """The turns of one process, with their canary and the count of failures in a row."""
+    """The turns of one worker, with their canary and the count of failures in a row."""
 
     def __init__(
-        self, job: Job, targets: dict[str, LoadedTarget], decoders: dict[str, Decoder], recorded: Sequence[Record]
+        self, job: Job, targets: dict[str, LoadedTarget], decoders: dict[str, Decoder], failures: Counter[str]
     ) -> None:
         self.job = job
         self.targets = targets
         self.decoders = decoders
         self.start = now()
-        self.failures = failures_in_a_row(recorded)
+        self.failures = failures
+        # The baseline, or the arm without a draft that a block without the baseline begins with.
+        self.canary_arm = next(iter(decoders))
         self.canary_tokens = job.fitting(CANARY_TOKENS)
 
     def run(self, left: Left) -> None:
-        self._need_baseline()
         if self.canary_tokens < 2:
             text = f"no canary: the context holds {self.canary_tokens} new token after the first prompt, it takes two"
             self.job.store.append(Note(process=self.job.process, text=text))
@@ -162,29 +181,18 @@ class _Turns:
             self.job.progress.say("turn", prompt=turn.prompt, repeat=turn.repeat)
         self._canary()
 
-    def _need_baseline(self) -> None:
-        """Stop when the baseline was stopped and never answered: all that follows would be for nothing."""
-        if self.failures[FIRST] < FAILURES_THAT_STOP:
-            return
-        first = failed_arms(self.job.store.contents().records).get(FIRST)
-        if first is not None:
-            raise RunFailed(
-                f"{every_sample_failed(first)}; without a baseline there is nothing to compare with, so the run "
-                f"stopped; its records are kept in {self.job.store.run_dir}"
-            )
-
     def _canary(self) -> None:
         if self.canary_tokens < 2:
             return
         at = now() - self.start
         settings = self.job.fixed_length(self.canary_tokens)
         try:
-            (answer,) = self.decoders[FIRST].generate([self.job.first_prompt], settings)
+            (answer,) = self.decoders[self.canary_arm].generate([self.job.first_prompt], settings)
         except Exception as error:  # noqa: BLE001 - said aloud; the samples have their own records
             self.job.store.append(Note(process=self.job.process, text=f"canary failed: {_say(error)}"))
             return
         tpot_s = (answer.e2e_s - answer.ttft_s) / (len(answer.ids) - 1)
-        self.job.store.append(Canary(process=self.job.process, at_s=at, tpot_s=tpot_s))
+        self.job.store.append(Canary(process=self.job.process, at_s=at, tpot_s=tpot_s, arm=self.canary_arm))
 
     def _sample(self, turn: Turn, place: int, arm: str) -> None:
         prompt = self.job.prompts[turn.prompt]
@@ -223,7 +231,7 @@ class _Turns:
             text = f"{arm} was stopped after {FAILURES_THAT_STOP} failures in a row, its rest is not run: {_say(error)}"
             self.job.store.append(Note(process=self.job.process, text=text))
             self.job.progress.say("note", text=text)
-            self._need_baseline()
+            _need_baseline(self.job, self.failures)
 
 
 def generated(

@@ -28,6 +28,7 @@ def command(store: Store, task: Task) -> list[str]:
     return [
         *(sys.executable, "-m", "specq.run.worker", str(store.run_dir)),
         *("--task", task.kind, "--process", str(task.process), "--arm", task.arm),
+        *(() if task.repeat is None else ("--repeat", str(task.repeat))),
         *("--lock-fd", str(store.lock_fd), "--parent", str(os.getpid())),
     ]
 

@@ -8,6 +8,7 @@ from typing import Any
 
 from specq.core.errors import RunFolderError
 from specq.experiment.arms import arms
+from specq.experiment.plan import Plan
 from specq.experiment.schema import HASH_LEAVES_OUT, Experiment
 from specq.run import folder
 from specq.run.job import experiment_of
@@ -34,8 +35,25 @@ def check_config(store: Store, experiment: Experiment | None) -> None:
             f"{store.run_dir} was made from another config, or its run.json was edited "
             f"(run.json -> experiment: {differ}); {BACK}"
         )
+    blocked = [arm for block in info.get("blocks") or () for arm in block]
+    if blocked and sorted(blocked) != sorted(arm["id"] for arm in info["arms"]):
+        raise RunFolderError(f"{store.run_dir}: the blocks of run.json are not of its arms; {BACK}")
     stored = _plain([asdict(arm) for arm in arms(experiment_of(info))])
     _same(store, "arms", info["arms"], stored)
+
+
+def check_memory(store: Store, plan: Plan) -> None:
+    """Do nothing when memory holds what the run holds at once: its order is that in which it began.
+
+    Raises:
+        RunFolderError: all its targets were in memory together, and do not fit now.
+    """
+    if plan.blocks and not store.info.get("blocks"):
+        raise RunFolderError(
+            f"{store.run_dir} began with all targets in memory together, which do not fit now "
+            f"({plan.available_bytes} bytes are free): free some memory, or start a new run without --resume, whose "
+            "arms go in blocks"
+        )
 
 
 def check_inputs(store: Store, now: dict[str, Any]) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -10,7 +11,7 @@ from typing import Any
 import specq
 from specq.core import hashes
 from specq.core.clock import utc_stamp
-from specq.core.errors import Interrupted, NonFiniteLogits, RunFailed, RunFolderError, UserError
+from specq.core.errors import DiskFull, Interrupted, NonFiniteLogits, RunFailed, RunFolderError, UserError
 from specq.core.records import (
     Audited,
     Divergence,
@@ -29,7 +30,7 @@ from specq.core.types import TargetSpec
 from specq.experiment.arms import arms
 from specq.experiment.plan import Plan
 from specq.experiment.schema import Experiment
-from specq.run import artifacts, inputs, left, provenance, resuming, signals
+from specq.run import artifacts, inputs, left, logits, provenance, resuming, signals
 from specq.run.catalog import DEFAULT_OUT
 from specq.run.job import Asked, Task, every_sample_failed, prompt_to_json
 from specq.run.process import run_worker
@@ -121,6 +122,7 @@ def _work(store: Store, on_progress: OnProgress | None, *, is_new: bool) -> None
             if mistake and not any(isinstance(record, BEGAN) for record in store.contents().records):
                 remove(store.run_dir)
             raise
+    logits.remove(store.run_dir)
 
 
 def _needed(experiment: Experiment | None) -> Experiment:
@@ -132,7 +134,18 @@ def _needed(experiment: Experiment | None) -> Experiment:
 def _create(experiment: Experiment, out: Path) -> Store:
     plan = inputs.make_plan(experiment)
     plan.check()
+    _need_disk(plan, out)
     return Store.create(out, run_info(experiment, plan))
+
+
+def _need_disk(plan: Plan, out: Path) -> None:
+    free = shutil.disk_usage(next(path for path in (out.absolute(), *out.absolute().parents) if path.exists())).free
+    if plan.logits_bytes > free:
+        raise DiskFull(
+            f"{out}: the audit of arms in blocks keeps up to {plan.logits_bytes / 1e6:.0f} MB of logits there, and "
+            f"{free / 1e6:.0f} MB are free: free some space, give --out on another disk, take fewer prompts or tokens, "
+            "or set audit.enabled=false"
+        )
 
 
 def _resume(experiment: Experiment | None, run_dir: Path) -> Store:
@@ -146,6 +159,7 @@ def _resume(experiment: Experiment | None, run_dir: Path) -> Store:
             raise RunFolderError(f"nothing left to do: {run_dir} is done; to see it type: specq show {run_dir}")
         plan = inputs.make_plan(asked.experiment)
         plan.check()
+        resuming.check_memory(store, plan)
         now = run_info(asked.experiment, plan)
         resuming.check_inputs(store, now)
         store.mend()
@@ -169,6 +183,7 @@ def run_info(experiment: Experiment, plan: Plan) -> dict[str, Any]:
         "config": provenance.hide_home(experiment.resolved()),
         "config_sha256": experiment.config_sha256,
         "arms": [asdict(arm) for arm in arms(experiment)],
+        "blocks": [list(block) for block in plan.blocks],
         "prompts": [prompt_to_json(prompt, hashes.of_ids(prompt.ids)) for prompt in plan.prompts],
         "models": inputs.models(plan),
         "quantized": artifacts.keys(experiment),
@@ -208,6 +223,8 @@ class _Watch:
     def phase(self, task: Task) -> None:
         """A new worker starts."""
         self.name = f"process {task.process + 1}" if task.kind == "measure" else task.name
+        if task.repeat is not None:
+            self.name += f", block {task.arm}"
         self._tell(f"{self.name}: loading")
 
     def event(self, event: dict[str, Any]) -> None:

@@ -1,4 +1,4 @@
-"""Who goes when: arms take turns per prompt in a balanced order. Pure, no clock, no randomness."""
+"""Who goes when: arms take turns per prompt in a balanced order, blocks go back and forth. Pure, no clock."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from specq.core.hashes import seed_of
+from specq.run.job import Task
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -16,6 +17,22 @@ class Turn:
     repeat: int
     prompt: str
     arms: tuple[str, ...]
+
+
+def measure_tasks(blocks: Sequence[str], repeats: int, processes: int) -> list[Task]:
+    """The measure tasks in their order: one a process, or, of blocks, one a process, repeat and block.
+
+    `blocks` are the keys of `blocks_of`. Each repeat takes them in the reverse order of the one before
+    (A B C C B A), the first of a process too, so that a steady drift cancels over every two.
+    """
+    if list(blocks) == [""]:
+        return [Task(kind="measure", process=process) for process in range(processes)]
+    found = []
+    for number in range(processes * repeats):
+        process, repeat = divmod(number, repeats)
+        order = blocks if number % 2 == 0 else blocks[::-1]
+        found += [Task(kind="measure", process=process, arm=block, repeat=repeat) for block in order]
+    return found
 
 
 def turns(prompts: Sequence[str], arms: Sequence[str], repeats: int, processes: int, seed: int) -> list[Turn]:

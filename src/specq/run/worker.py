@@ -15,7 +15,7 @@ from pathlib import Path
 from types import FrameType
 
 from specq.core.errors import Interrupted, SpecqError
-from specq.run.job import Job, Progress
+from specq.run.job import Job, Progress, Task
 from specq.run.store import Store
 
 TASKS = ("quantize", "measure", "memory", "audit")
@@ -28,14 +28,16 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser.add_argument("--task", choices=TASKS, required=True)
     parser.add_argument("--process", type=int, default=0)
     parser.add_argument("--arm", default="")
+    parser.add_argument("--repeat", type=int)
     parser.add_argument("--lock-fd", type=int)
     parser.add_argument("--parent", type=int, default=os.getppid())
     given = parser.parse_args(argv)
+    task = Task(kind=given.task, process=given.process, arm=given.arm, repeat=given.repeat)
     progress = _private_stdout(given.parent)
     _stop_on_signals(progress)
     try:
         with Store.attach(given.run_dir, given.lock_fd) as store:
-            _run(Job(store=store, process=given.process, progress=progress), given.task, given.arm)
+            _run(Job(store=store, process=task.process, progress=progress), task)
     except Interrupted:
         return Interrupted.exit_code
     except SpecqError as error:
@@ -44,7 +46,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     return 0
 
 
-def _run(job: Job, task: str, arm: str) -> None:
+def _run(job: Job, task: Task) -> None:
     from specq.run.artifacts import quantize
     from specq.run.audit import audit
     from specq.run.measure import measure
@@ -52,14 +54,14 @@ def _run(job: Job, task: str, arm: str) -> None:
 
     if job.progress.should_stop():
         raise Interrupted("stopped")
-    if task == "quantize":
-        quantize(job, arm)
-    elif task == "measure":
-        measure(job)
-    elif task == "memory":
-        measure_memory(job, arm)
+    if task.kind == "quantize":
+        quantize(job, task.arm)
+    elif task.kind == "measure":
+        measure(job, task)
+    elif task.kind == "memory":
+        measure_memory(job, task.arm)
     else:
-        audit(job)
+        audit(job, task)
 
 
 def _private_stdout(parent: int) -> Progress:

@@ -1,0 +1,64 @@
+"""The baseline's logits on disk, for the audit of a run that holds one target in memory at a time.
+
+A changed target is compared with the baseline along the baseline's answers of the first process and repeat. Each of
+these answers gets one file in the run's folder, float32 [T, V]: 4 bytes x new tokens x vocabulary. They are written
+token by token, read as they are needed, and all removed when the audit is done.
+"""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Iterable
+from pathlib import Path
+
+import numpy as np
+
+from specq.core.errors import RunFailed
+from specq.core.jsonl import disk_error
+from specq.core.records import Generated
+
+FOLDER = "logits"
+KIND = np.dtype(np.float32)
+
+
+def path(run_dir: Path, answer: Generated) -> Path:
+    """Where the logits along an answer lie: named by the tokens, so that those of another text are never taken."""
+    return run_dir / FOLDER / f"{answer.prompt_sha256[:24]}-{answer.output_sha256[:24]}.npy"
+
+
+def write(file: Path, rows: Iterable[np.ndarray], positions: int) -> None:
+    """Write logits of so many positions, each [V] float32; the file is there whole or not at all.
+
+    Raises:
+        DiskFull, RunFailed: it cannot be written.
+    """
+    part = file.with_suffix(".part")
+    try:
+        file.parent.mkdir(exist_ok=True)
+        with part.open("wb") as out:
+            for place, row in enumerate(rows):
+                if place == 0:
+                    header = {"descr": KIND.str, "fortran_order": False, "shape": (positions, len(row))}
+                    np.lib.format.write_array_header_1_0(out, header)
+                out.write(row.astype(KIND).tobytes())
+        part.replace(file)
+    except OSError as error:
+        raise disk_error(error, part) from error
+    finally:
+        part.unlink(missing_ok=True)
+
+
+def read(file: Path) -> np.ndarray:
+    """The logits of a file [T, V] float32, mapped and not read.
+
+    Raises:
+        RunFailed: it is not there.
+    """
+    if not file.is_file():
+        raise RunFailed("the baseline's logits along its answer were not kept")
+    return np.asarray(np.load(file, mmap_mode="r"))
+
+
+def remove(run_dir: Path) -> None:
+    """Take away all logits of a run."""
+    shutil.rmtree(run_dir / FOLDER, ignore_errors=True)

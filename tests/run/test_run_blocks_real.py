@@ -1,0 +1,124 @@
+"""Tiny models in blocks and together: the same tokens, the same KL to the last bit, never two targets at once."""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from specq import report
+from specq.core.records import Audited, Divergence, Generated, LoadedModel, Machine, Note
+from specq.engines.hf import HFEngine
+from specq.engines.hf_target import HFTarget
+from specq.experiment import config, plan
+from specq.experiment.schema import Experiment
+from specq.run import measure, runner, worker
+from specq.run.job import Job, Progress
+from specq.run.store import Store
+
+sys.path.insert(0, str(Path(__file__).parents[1] / "quantize"))
+import packed_folders
+from run_checks import of
+
+SIZES: dict[str, Any] = packed_folders.SMALL
+
+
+class Counted:
+    """How many targets are open, and the most that ever were."""
+
+    now = most = 0
+
+
+@pytest.fixture
+def counted(monkeypatch: pytest.MonkeyPatch) -> type[Counted]:
+    """Workers in this process, without measuring bandwidth; targets are counted as they open and close."""
+    Counted.now = Counted.most = 0
+    opened, closed = HFEngine.open, HFTarget.close
+
+    def count(engine: Any, *given: Any, **more: Any) -> Any:
+        Counted.now += 1
+        Counted.most = max(Counted.most, Counted.now)
+        return opened(engine, *given, **more)
+
+    def uncount(target: Any) -> None:
+        Counted.now -= 1
+        closed(target)
+
+    def here(store: Store, task: Any, on_event: Any) -> None:
+        store.pause()
+        with Store.attach(store.run_dir, os.dup(store.lock_fd)) as own, Path(os.devnull).open("w") as nowhere:
+            progress = Progress(stream=nowhere, parent=os.getppid())
+            worker._run(Job(store=own, process=task.process, progress=progress), task)
+
+    def machine(process: int, device: str, imports_bytes: int) -> Machine:
+        return Machine(
+            process=process, bandwidth_bytes_per_s=1e9, threads=1, device=device, imports_bytes=imports_bytes
+        )
+
+    monkeypatch.setattr(HFEngine, "open", count)
+    monkeypatch.setattr(HFTarget, "close", uncount)
+    monkeypatch.setattr(runner, "run_worker", here)
+    monkeypatch.setattr(measure, "machine", machine)
+    return Counted
+
+
+@pytest.fixture
+def experiment(folder_of: Callable[..., Path], tmp_path: Path) -> Experiment:
+    target = folder_of("llama", **SIZES)
+    packed = packed_folders.write(tmp_path / "packed", bits=4, group=32)
+    prompts = tmp_path / "prompts.jsonl"
+    lines = [{"id": f"p{n}", "prompt": text} for n, text in enumerate(("a stone rolls", "two, three"))]
+    prompts.write_text("".join(json.dumps(line) + "\n" for line in lines))
+    me = {"kind": "draft", "method": "model", "model": "self", "k": 2}
+    return config.from_resolved(
+        {
+            "name": "tiny",
+            "target": {"model": str(target)},
+            "engine": {"device": "cpu", "dtype": "float32", "threads": 1},
+            "workload": {"prompts": str(prompts), "max_new_tokens": 8, "memory": False},
+            "levers": {"w4": {"kind": "quantize", "model": str(packed)}, "me": me},
+            "arms": {"run": ["w4", "w4 + me"]},
+        }
+    )
+
+
+def test_a_run_in_blocks_finds_other_tokens_or_another_kl(
+    experiment: Experiment, counted: type[Counted], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    together = plan.make(experiment).needed_bytes
+    whole = runner.run(experiment, out=tmp_path / "whole")
+    assert counted.most == 2
+    assert not json.loads((whole / "run.json").read_text())["blocks"]
+    counted.most = 0
+    # A machine with one byte too little.
+    monkeypatch.setattr(plan, "free_bytes", lambda engine: together - 1)
+    run = runner.run(experiment, out=tmp_path / "blocks")
+    assert (counted.now, counted.most) == (0, 1)
+    assert json.loads((run / "run.json").read_text())["blocks"] == [["baseline#1", "baseline#2"], ["w4#1", "me+w4#1"]]
+
+    def texts(folder: Path) -> dict[tuple[str, str, int], str]:
+        return {(r.arm, r.prompt, r.repeat): r.output_sha256 for r in of(folder, Generated)}
+
+    assert len(texts(run)) == 4 * 2 * 2
+    assert texts(run) == texts(whole)
+    found = [{(r.arm, r.prompt): r for r in of(folder, Divergence)} for folder in (run, whole)]
+    assert len(found[0]) == 2
+    assert found[0] == found[1]
+    assert min(r.kl_sum for r in found[0].values()) > 0
+    assert {(r.arm, r.first_difference) for r in of(run, Audited)} == {("baseline#2", None), ("me+w4#1", None)}
+    assert {r.arms for r in of(run, LoadedModel)} == {("baseline#1", "baseline#2"), ("w4#1", "me+w4#1")}
+    assert not [note.text for note in of(run, Note) if "failed" in note.text]
+    assert not (run / "logits").exists()
+
+    made = {folder: report.build(folder) for folder in (run, whole)}
+    assert made[run].complete
+    assert made[run].turns
+    assert not made[whole].turns
+    kl = [made[folder].arm("w4#1").measures["kl_mean"] for folder in (run, whole)]
+    assert kl[0] == kl[1]
+    assert any("speedup" in arm.measures and arm.id == "me+w4#1" for arm in made[run].arms)
