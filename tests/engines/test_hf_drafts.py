@@ -139,6 +139,6 @@ def test_a_draft_flattered_by_an_earlier_quantization_goes_unsaid(tmp_path, coar
             module.weight.data = round_to_nearest(module.weight.data, 4, 32).dense(torch.bfloat16)
     folder = tiny.save(tmp_path / "m", model, dtype=torch.bfloat16)
     target = HFEngine(dtype="bfloat16").open(str(folder))
-    notes = target.loaded_draft(DraftSpec(method="model", model="self", bits=4)).notes
+    notes = target.loaded_draft(DraftSpec(method="model", model="self", bits=4, k=4)).notes
     said = [note for note in notes if note.startswith("the target's own weights lie on a 4-bit grid, blocks of 32")]
     assert len(said) == coarse

@@ -157,7 +157,7 @@ class HFTarget:
             return Loaded(
                 model=rounded.model,
                 weight_bytes=rounded.bytes_held,
-                notes=(*rounded.notes, *_own_grid(self.resolved.folder, tuple(rounded.kernels))),
+                notes=(*rounded.notes, *_own_grid(self.resolved.folder, draft.bits, tuple(rounded.kernels))),
                 bytes_per_token=read_bytes(rounded.model),
             )
         resolved = self.resolved if draft.model == "self" else refs.resolve(str(draft.model))
@@ -284,9 +284,12 @@ class HFTarget:
 
 
 @functools.cache
-def _own_grid(folder: Path, layers: tuple[str, ...]) -> tuple[str, ...]:
-    """A note where the target was quantized before it was made floats: rounded anew, it loses less than others do."""
-    found = grid.source_grid(folder, [f"{name}.weight" for name in layers])
-    return (
-        () if found is None else (f"the target's own {found}: such a draft agrees more than one of true floats would",)
-    )
+def _own_grid(folder: Path, bits: int, layers: tuple[str, ...]) -> tuple[str, ...]:
+    """A note where the target was quantized before it was made floats: to 4 bits anew, it loses less than others do.
+
+    A grid of 8 bits has one scale a row, which meets none of blocks.
+    """
+    found = grid.source_grid(folder, [f"{name}.weight" for name in layers]) if bits == 4 else None
+    if found is None:
+        return ()
+    return (f"the target's own {found}: such a draft agrees more than one of true floats would",)
