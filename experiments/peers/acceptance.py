@@ -88,7 +88,7 @@ def write(target: HFTarget, prompt: Prompt, sampling: Sampling) -> tuple[Text, i
     """
     ids = target.decoder().generate([prompt], sampling)[0].ids
     warper = Warper(sampling, prompt_tokens=len(prompt.ids), eos_ids=target.eos_ids)
-    p = audit.text_law(Session(target.model), warper, prompt.ids, ids, target.vocabulary).p
+    p = audit.text_law(Session(target.model), warper, prompt.ids, ids, audit.SCORE_ROWS, target.vocabulary).p
     moved = int((p == 0).sum()) if warper.greedy else 0
     return Text(prompt=prompt, ids=ids, warper=warper, p=np.ones(len(ids)) if warper.greedy else p), moved
 
@@ -108,10 +108,14 @@ def score_lookup(text: Text) -> Scored:
 def score_model(target: HFTarget, text: Text, model: PreTrainedModel) -> Iterator[tuple[Rule, Scored]]:
     """A draft with the target's vocabulary, teacher-forced on the text, under each rule."""
     session = Session(model, keep="everything")
-    q = audit.text_law(session, text.warper, text.prompt.ids, text.ids, target.vocabulary).p
+    q = audit.text_law(session, text.warper, text.prompt.ids, text.ids, audit.SCORE_ROWS, target.vocabulary).p
     # A one-hot law tells the draft's argmax exactly, where Law.hit gives half a hit to near ties.
     greedy = Warper(Sampling(), prompt_tokens=len(text.prompt.ids), eos_ids=target.eos_ids)
-    hit = q if text.warper.greedy else audit.text_law(session, greedy, text.prompt.ids, text.ids, target.vocabulary).p
+    hit = (
+        q
+        if text.warper.greedy
+        else audit.text_law(session, greedy, text.prompt.ids, text.ids, audit.SCORE_ROWS, target.vocabulary).p
+    )
     for rule in RULES:
         r = [law.survival(rule, text.p, q, hit, t, 1)[1] for t in range(1, len(text.ids))]
         yield (

@@ -6,15 +6,18 @@ In one process with torch its threads wait for work by spinning, and the other a
 from __future__ import annotations
 
 import atexit
+import ctypes
 import importlib.util
 import multiprocessing
 import os
 import signal
+import sys
 from collections.abc import Callable, Sequence
 from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Any
 
+_PR_SET_PDEATHSIG = 1
 MISSING = "llama.cpp is left out: the package xllamacpp is not installed (pip install xllamacpp)"
 
 
@@ -66,6 +69,9 @@ def _receive(pipe: Connection, child: Any) -> Any:
 def _serve(pipe: Connection, gguf: Path, threads: int, tokens: int, longest: int) -> None:
     import xllamacpp
 
+    if sys.platform == "linux":
+        # Stopped, it would outlive a parent that is killed: the kernel ends it then.
+        ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
     params = xllamacpp.CommonParams()
     params.model.path = str(gguf)
     params.n_ctx = longest + tokens + 8

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import shutil
 import statistics
 import sys
 import tempfile
@@ -82,7 +83,10 @@ def ours(model: str, method: str, bits: int, group_size: int, text: Path, rows: 
     given: dict[str, Any] = {"method": method, "bits": bits, "group_size": group_size}
     if method != "rtn":
         given |= {"calibration": str(text), "samples": rows, "tokens": tokens}
-    api.quantize_model(model, api.load_recipe(None, **given), out)
+    made = api.quantize_model(model, api.load_recipe(None, **given), out)
+    used = made.calibration
+    if used is not None and used.tokens_used != rows * tokens:
+        raise PromptError(f"specq read {used.tokens_used} tokens, and {rows} rows of {tokens} are asked: other rows")
 
 
 def measure(args: argparse.Namespace, work: Path) -> dict[str, dict[str, list[float]]]:
@@ -94,6 +98,12 @@ def measure(args: argparse.Namespace, work: Path) -> dict[str, dict[str, list[fl
     # A few tokens more than a row: a text that is cut anew may have fewer tokens than its part had.
     longer = [tokenizer.decode(row + row[:16]) for row in rows]
     text.write_text("".join(json.dumps({"text": part}) + "\n" for part in longer), encoding="utf-8")
+    # Neither side's clock holds the imports of its libraries.
+    warm = work / "warm"
+    with quiet():
+        plain(resolved.folder, "rtn", args.bits, args.group_size, rows, warm / "plain")
+    ours(args.model, "rtn", args.bits, args.group_size, text, args.samples, args.tokens, warm / "specq")
+    shutil.rmtree(warm)
     found: dict[str, dict[str, list[float]]] = {method: {"plain": [], "specq": []} for method in args.methods}
     for method in args.methods:
         for repeat in range(args.repeats):

@@ -147,7 +147,8 @@ def model_part(console: Console, args: argparse.Namespace) -> dict[str, Any]:
         body = quantize_in_memory(target.model, bits=4, group_size=args.group[4], prefill=args.prefill).model
         swap = Swap(body, args.prefill, {})
         swap.round_head()
-        models[HEAD8], held[HEAD8] = swap.model, held_bytes(swap.model)
+        made = swap.result("in memory")
+        models[HEAD8], held[HEAD8] = made.model, made.bytes_held
     makers = {EAGER: lambda: arm(Session(bare.model, keep="nothing"), tokens)}
     makers[AGAIN] = makers[EAGER]
     makers |= {name: lambda model=model: arm(Session(model, keep="nothing"), tokens) for name, model in models.items()}
@@ -159,7 +160,7 @@ def model_part(console: Console, args: argparse.Namespace) -> dict[str, Any]:
             makers[f"llama.cpp, {threads} threads"] = lambda threads=threads: server(args, threads, longest)
     if unknown := set(args.only or ()) - set(makers):
         raise ConfigError(f"--only {', '.join(sorted(unknown))}: allowed are {', '.join(makers)}")
-    arms = {name: make() for name, make in makers.items() if name == EAGER or name in (args.only or makers)}
+    arms = {name: make() for name, make in makers.items() if name in (EAGER, AGAIN, *(args.only or makers))}
     title = f"{args.model}, {len(chosen)} prompts, {tokens} tokens, {torch.get_num_threads()} threads"
     return {"arms": show(console, title, measure(arms, chosen, args.repeats), EAGER), "bytes_held": held}
 
@@ -228,7 +229,7 @@ def main(argv: Sequence[str] | None = None) -> dict[str, Any]:
     parser.add_argument("--prefill", choices=("dense", "packed"), default="dense")
     parser.add_argument("--head", action="store_true", help="arms with the head quantized too")
     parser.add_argument("--compile", action="store_true", help="compiled arms; compiling takes minutes")
-    parser.add_argument("--only", nargs="+", metavar="ARM", help=f"arms of the model part beside {EAGER}, by name")
+    parser.add_argument("--only", nargs="+", metavar="ARM", help=f"arms of the model part beside {EAGER} and its twin")
     parser.add_argument("--gguf", type=Path, help="the same weights for llama.cpp, through the package xllamacpp")
     parser.add_argument("--layers", type=int, default=22, help="of the random Llama")
     parser.add_argument("--hidden", type=int, default=2048, help="of the random Llama; a multiple of 512")

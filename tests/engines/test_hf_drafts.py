@@ -4,13 +4,11 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-import torch
 
 import tiny_models as tiny
 from specq.core.errors import NonFiniteLogits, TokenizerMismatch, Unsupported
 from specq.core.types import RULES, DraftSpec, Sampling
 from specq.engines.hf import HFEngine
-from specq.quantize.packed import round_to_nearest
 
 PROMPT = tiny.prompt("abc abc, abd abc")
 NEW = 24
@@ -129,16 +127,3 @@ def test_logits_of_a_draft_that_are_not_finite_are_blamed_on_the_target(target_o
     decoder.target.draft_model(decoder.draft).get_output_embeddings().weight.data.fill_(float("nan"))
     with pytest.raises(NonFiniteLogits, match=r"draft [^ ]+, k = 2, rejection: in the draft, the model returned"):
         decoder.generate([PROMPT], tiny.greedy(4))
-
-
-@pytest.mark.parametrize("coarse", [True, False])
-def test_a_draft_flattered_by_an_earlier_quantization_goes_unsaid(tmp_path, coarse):
-    model = tiny.make("llama", hidden_size=64, intermediate_size=96, num_hidden_layers=1).bfloat16()
-    for module in model.modules():
-        if coarse and isinstance(module, torch.nn.Linear):
-            module.weight.data = round_to_nearest(module.weight.data, 4, 32).dense(torch.bfloat16)
-    folder = tiny.save(tmp_path / "m", model, dtype=torch.bfloat16)
-    target = HFEngine(dtype="bfloat16").open(str(folder))
-    notes = target.loaded_draft(DraftSpec(method="model", model="self", bits=4, k=4)).notes
-    said = [note for note in notes if note.startswith("the target's own weights lie on a 4-bit grid, blocks of 32")]
-    assert len(said) == coarse

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 import pytest
-from plan_models import MakeModel
+from plan_models import WORDS, MakeModel
 
 from specq.core.errors import ConfigError, ModelError, Unsupported, UserError
 from specq.engines.base import Capabilities
@@ -131,3 +132,30 @@ def test_a_rounded_self_draft_of_mlx_passes_the_plan_with_groups_that_do_not_div
     made = make(make_model(), {"s": self_draft(bits=8)}, ["s"], "mlx")
     assert told(made) == [("s#1", ConfigError)]
     assert "group_size = 64 is more columns than they have" in made.refusals[0].reason
+
+
+@pytest.mark.parametrize("bits", [4, 8])
+def test_a_draft_flattered_by_an_earlier_quantization_goes_unsaid(
+    make_model: MakeModel, monkeypatch: pytest.MonkeyPatch, bits: int
+) -> None:
+    read: list[str] = []
+
+    def found(folder: Path, names: Sequence[str]) -> str:
+        read.extend(names)
+        return "weights lie on a 4-bit grid"
+
+    monkeypatch.setattr("specq.quantize.grid.source_grid", found)
+    made = make(make_model(), {"s": self_draft(bits=bits, group_size=4 if bits == 4 else None)}, ["s"])
+    assert any("the target's own weights lie on a 4-bit grid: a 4-bit draft" in note for note in made.notes) == (
+        bits == 4
+    )
+    assert ("model.layers.0.self_attn.q_proj.weight" in read) == (bits == 4)
+
+
+def test_scales_and_offsets_of_a_rounded_draft_take_no_memory(make_model: MakeModel) -> None:
+    fine, coarse = (
+        make(make_model(name), {"s": self_draft(bits=4, group_size=group)}, ["s"])
+        for name, group in (("fine", 2), ("coarse", 4))
+    )
+    weights = coarse.models[0].facts.parameters - 8 * len(WORDS)
+    assert fine.needed_bytes - coarse.needed_bytes == pytest.approx(weights * (4 / 2 - 4 / 4), abs=8)

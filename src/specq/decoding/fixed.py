@@ -68,10 +68,11 @@ def attend(
     dropout: float = 0.0,
     **more: Any,
 ) -> tuple[Tensor, None]:
-    """Attention of few rows over all slots in float32: softmax(q k / scale + mask) v.
+    """Attention of few rows over all slots, its softmax in float32: softmax(q k / scale + mask) v.
 
     The fused kernels unpack all keys at every call and take longer for few rows. Where there is little to multiply,
-    products and sums become loops of the compiler's own, which cost less than calling two matrix products.
+    products and sums become loops of the compiler's own, in float32, which cost less than calling two matrix
+    products. Passes of one row and of several may so round differently, as they do in the linear layers.
 
     Returns:
         [1, R, H, D], and no weights.

@@ -4,10 +4,8 @@ from __future__ import annotations
 
 import copy
 import dataclasses
-import functools
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
 
@@ -31,7 +29,6 @@ from specq.engines.hf_decoder import HFDecoder, lookup
 from specq.models import facts as model_facts
 from specq.models import refs, tokenizers
 from specq.models.refs import Resolved
-from specq.quantize import grid
 from specq.quantize.in_memory import quantize_in_memory
 from specq.quantize.replace import read_bytes
 
@@ -157,7 +154,7 @@ class HFTarget:
             return Loaded(
                 model=rounded.model,
                 weight_bytes=rounded.bytes_held,
-                notes=(*rounded.notes, *_own_grid(self.resolved.folder, draft.bits, tuple(rounded.kernels))),
+                notes=rounded.notes,
                 bytes_per_token=read_bytes(rounded.model),
             )
         resolved = self.resolved if draft.model == "self" else refs.resolve(str(draft.model))
@@ -281,15 +278,3 @@ class HFTarget:
         chosen = sampling or Sampling()
         warper = Warper(chosen, prompt_tokens=len(prompt.ids), eos_ids=self.ends(chosen))
         return self.session("nothing"), warper
-
-
-@functools.cache
-def _own_grid(folder: Path, bits: int, layers: tuple[str, ...]) -> tuple[str, ...]:
-    """A note where the target was quantized before it was made floats: to 4 bits anew, it loses less than others do.
-
-    A grid of 8 bits has one scale a row, which meets none of blocks.
-    """
-    found = grid.source_grid(folder, [f"{name}.weight" for name in layers]) if bits == 4 else None
-    if found is None:
-        return ()
-    return (f"the target's own {found}: such a draft agrees more than one of true floats would",)

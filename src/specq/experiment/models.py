@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -17,6 +17,8 @@ from specq.quantize.recipes import Recipe
 
 # Which engine reads what a recipe's tool writes.
 _READ_BY = {"llmcompressor": "hf", "mlx-lm": "mlx", "specq": "mlx"}
+# Bytes: of a float weight, and of the scale and the offset beside each group of rounded ones.
+_FLOAT, _SCALE_AND_OFFSET = 2, 4
 
 
 def planned(role: Any, name: str, engine: Engine, revision: str | None = None, fetch: bool = True) -> PlannedModel:
@@ -113,11 +115,27 @@ class Beside:
                 f"bits = {bits}: {source.name} is quantized already, so it cannot be rounded once more; take the bits "
                 "out, or name a model in floats"
             )
-        layers.check_shapes(self._rounding(spec), layers.linear_layers(source.resolved.folder))
-        # The embedding and the norms stay those of the target, but each layer is held once more.
-        whole = source.facts.parameters - source.facts.vocab * source.facts.hidden
+        recipe, found = self._rounding(spec), layers.linear_layers(source.resolved.folder)
+        layers.check_shapes(recipe, found)
+        self._note_grid(source, bits, found)
+        # The embedding and the norms stay those of the target where engine and dtype do; layers are held once more.
+        embedding = source.facts.vocab * source.facts.hidden
+        whole = source.facts.parameters - embedding
+        stored = whole * bits // 8 + (whole // recipe.group_size * _SCALE_AND_OFFSET if recipe.group_size else 0)
+        if self._engine.kind == "mlx" or source.role == "draft":
+            stored += embedding * _FLOAT
         twin = source.weight_bytes if spec.prefill == "dense" else 0
-        return replace(source, role="draft", stored_bytes=whole * bits // 8, twin_bytes=twin, how=f"{bits} bits")
+        return replace(source, role="draft", stored_bytes=stored, twin_bytes=twin, how=f"{bits} bits")
+
+    def _note_grid(self, source: PlannedModel, bits: int, found: Sequence[layers.Layer]) -> None:
+        """Say where the target was quantized before it was made floats: 4 bits take less from it than from others."""
+        from specq.quantize import grid
+
+        # A grid of 8 bits has one scale a row, which meets none of blocks.
+        if bits == 4 and (lies := grid.source_grid(source.resolved.folder, [f"{one.name}.weight" for one in found])):
+            self.notes.append(
+                f"the target's own {lies}: a 4-bit draft of it agrees more than one of a model in true floats would"
+            )
 
     def _rounding(self, spec: DraftSpec) -> Recipe:
         if self._engine.kind == "mlx":

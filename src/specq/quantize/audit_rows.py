@@ -97,7 +97,8 @@ def _bits(audit: QuantAudit) -> str:
 def _disk(audit: QuantAudit) -> str:
     if not audit.predicted_bytes:
         return f"{audit.disk_bytes:,}"
-    away = audit.disk_bytes / audit.predicted_bytes - 1
+    # Without "or", a hair too few bytes would be -0.0 %.
+    away = round(audit.disk_bytes / audit.predicted_bytes - 1, 3) or 0.0
     return f"{audit.disk_bytes:,} ({audit.predicted_bytes:,} predicted, {away:+.1%})"
 
 
