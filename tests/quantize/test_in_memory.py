@@ -17,7 +17,7 @@ from specq.quantize.dense import PackedLinear, pack
 from specq.quantize.in_memory import quantize_in_memory
 from specq.quantize.kernels import KernelLinear
 from specq.quantize.load import load_quantized
-from specq.quantize.replace import held_bytes
+from specq.quantize.replace import held_bytes, read_bytes
 
 pytestmark = pytest.mark.usefixtures("one_thread")
 IDS = torch.tensor([tiny.prompt("a quick test, a quicker test").ids])
@@ -132,3 +132,16 @@ def test_packed_twins_are_missed_when_counting(kind):
         pytest.skip("this torch has no oneDNN, so nothing is packed")
     assert isinstance(model.lm_head, PackedLinear)
     assert held_bytes(model) == before
+
+
+@pytest.mark.parametrize("tied", [True, False])
+def test_a_decode_step_reads_dense_twins_or_the_input_embedding(tmp_path, monkeypatch, tied):
+    """A tied head is the embedding's own weights, which a step reads whole unless the head has packed ones."""
+    monkeypatch.setattr("specq.quantize.kernels._other_is_faster", lambda layers, rows: rows >= 4)
+    model = source(tmp_path, tie_word_embeddings=tied)
+    table = model.get_input_embeddings().weight.nbytes
+    packed = quantize_in_memory(model, bits=4, prefill="packed").model
+    dense = quantize_in_memory(model, bits=4, prefill="dense").model
+    assert held_bytes(dense) > held_bytes(packed)
+    assert read_bytes(dense) == read_bytes(packed)
+    assert read_bytes(packed) == held_bytes(packed) - (0 if tied else table)

@@ -12,6 +12,7 @@ from quantized_runs import ARMS, audits, loaded, made, quantized_info, quantized
 from report_runs import write_run
 
 from specq import report
+from specq.core.errors import RunFolderError
 from specq.core.records import Canary, Done, Generated, Record, StepRow
 from specq.report import tables
 
@@ -30,7 +31,7 @@ def blocks_run(
     **config: Any,
 ) -> report.Report:
     """The report of a run in blocks."""
-    about = {**quantized_info(**config), "blocks": blocks}
+    about = {**quantized_info(**config), **({} if blocks is None else {"blocks": blocks})}
     tasks = [":".join(map(str, task)) for task in TASKS]
     tasks += ["measure:baseline#1:1"] * finished + ["audit:baseline#1", "audit:w4#1"]
     ends = [Done(process=0, task=task) for task in (tasks if blocks else ["measure", "audit"])]
@@ -82,6 +83,42 @@ def test_a_shift_between_blocks_is_hidden(tmp_path: Path) -> None:
     assert "the same arm moved by up to 25 %" in verdict(moved, "w4#1").sentence
 
 
+def faster(factor: float, drafts: float = 1.0) -> Callable[[Generated], Generated]:
+    """Arm w4, and the arms with drafts, so many times as fast; the baseline's block takes 1.25 times in its turn 2."""
+    late = slower(BLOCKS[0], 1.25)
+    factors = {"w4#1": factor, "lookup#1": drafts, "lookup+w4#1": drafts}
+
+    def change(g: Generated) -> Generated:
+        both = slower([g.arm], 1 / factors.get(g.arm, 1.0))(replace(g, repeat=1))
+        return late(replace(both, repeat=g.repeat))
+
+    return change
+
+
+def test_a_difference_that_the_blocks_hide_is_judged(tmp_path: Path) -> None:
+    quiet, close = blocks_run(tmp_path / "a"), blocks_run(tmp_path / "b", faster(0.6))
+    far, once = blocks_run(tmp_path / "c", faster(1.0)), blocks_run(tmp_path / "d", lambda g: replace(g, repeat=0))
+    speeds = [found.arm("w4#1").measures["speedup"] for found in (quiet, close, far, once)]
+    assert [(speed.low or 0) > 1 for speed in speeds] == [True] * 4
+    assert (speeds[1].low or 0) < 1.25 < (speeds[2].low or 0)
+    assert [verdict(found, "w4#1").faster_but_changed for found in (quiet, close, far, once)] == [1, 0, 1, 0]
+    reason = "a difference that small may be the machine's: the same arm moved by 25 % between its blocks"
+    assert reason in verdict(close, "w4#1").sentence
+    assert "measured in other blocks than the baseline" in verdict(far, "w4#1").sentence
+    assert "how far the machine moved between blocks is not known" in verdict(once, "w4#1").sentence
+    assert "lookup + w4 would be faster still" in far.recommendation
+    assert "which the same arm moved by up to 25 %), but it" in far.recommendation
+
+
+def test_slower_within_what_the_blocks_hide_is_rejected(tmp_path: Path) -> None:
+    found = blocks_run(tmp_path / "a", faster(0.5, drafts=0.3))
+    speed, given = found.arm("w4#1").measures["speedup"], verdict(found, "w4#1")
+    assert 1 / 1.25 < (speed.high or 9) < 1
+    assert given.kind == "undecided"
+    assert "a run in which w4 takes turns with the baseline" in found.recommendation
+    assert verdict(blocks_run(tmp_path / "b", faster(0.3)), "w4#1").kind == "reject"
+
+
 def test_prompts_that_one_block_lacks_pass_for_a_shift(tmp_path: Path) -> None:
     def longer(g: Generated) -> Generated:
         return slower(["baseline#1"], 2.0)(g) if g.prompt == "w3" else g
@@ -99,14 +136,20 @@ def test_one_turn_is_called_balanced(tmp_path: Path) -> None:
     found = blocks_run(tmp_path / "run", drop, workload={"repeats": 1})
     assert "in this order: A B." in found.turns[0]
     assert "odd number of turns, so not even that cancels" in found.turns[1]
-    assert "had one block only" in found.turns[-1]
+    assert "is not known" in found.turns[-1]
     assert "in other blocks than the baseline" in verdict(found, "w4#1").sentence
 
 
 def test_a_block_that_is_not_measured_passes_for_a_whole_run(tmp_path: Path) -> None:
     found = blocks_run(tmp_path / "run", finished=False)
     assert not found.complete
-    assert any("72 of 72 generations are recorded" in flag for flag in found.flags)
+    assert any("72 of 72 generations are recorded, and a worker did not say" in flag for flag in found.flags)
+
+
+@pytest.mark.parametrize("blocks", ["baseline#1", [1], [[]], [[1]], [BLOCKS[0]], [*BLOCKS, ["w4#1"]], {"a": 1}])
+def test_blocks_that_are_not_of_the_arms_are_reported(tmp_path: Path, blocks: Any) -> None:
+    with pytest.raises(RunFolderError, match=r"run\.json: blocks"):
+        blocks_run(tmp_path / "run", blocks=blocks)
 
 
 def canaries(arm: str, *times: float) -> tuple[Record, ...]:

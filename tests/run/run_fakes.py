@@ -184,7 +184,8 @@ class FakePlan:
     notes: tuple[str, ...] = ("a note",)
     blocks: tuple[tuple[str, ...], ...] = ()
     logits_bytes: int = 0
-    available_bytes: int | None = None
+    together_bytes: int = 3 << 30
+    available_bytes: int | None = 2 << 30
     models: tuple[Any, ...] = (SimpleNamespace(facts=SimpleNamespace(notes=("weights were quantized before: Q4_1",))),)
 
     def check(self) -> None:

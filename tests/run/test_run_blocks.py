@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import errno
+import io
 import json
 import os
 import shutil
@@ -15,7 +17,9 @@ from run_checks import of, only_run, samples, want
 
 from specq.core.errors import DiskFull, RunFailed, RunFolderError
 from specq.core.records import Audited, Canary, Divergence, Done, Failed, GapNoise, Generated, LoadedModel, Note
-from specq.run import runner
+from specq.run import audit, engines, runner
+from specq.run.job import Job, Progress, Task
+from specq.run.store import Store
 
 BASE, W, V = ["baseline#1", "baseline#2", "lookup#1", "q8#1"], ["w#1", "lookup+w#1"], ["v#1"]
 LEVERS = ("lookup", "q8", "w", "v")
@@ -115,9 +119,9 @@ def test_a_kill_in_the_middle_of_blocks_loses_or_repeats_answers(
     assert (run / "done.json").exists()
 
 
-@pytest.mark.parametrize("lose", [False, True])
+@pytest.mark.parametrize("lose", ["", "folder", "half"])
 def test_a_kill_in_the_audit_of_a_block_loses_the_logits(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, lose: bool
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, lose: str
 ) -> None:
     log = tmp_path / "log"
     want(monkeypatch, blocks=SMALL, kill_at="p1")
@@ -126,16 +130,19 @@ def test_a_kill_in_the_audit_of_a_block_loses_the_logits(
     run = only_run(tmp_path / "out")
     assert [r.prompt for r in of(run, Divergence)] == ["p0"]
     assert len(list((run / "logits").iterdir())) == 2
-    if lose:
+    if lose == "folder":
         shutil.rmtree(run / "logits")
+    elif lose:
+        for file in (run / "logits").iterdir():
+            os.truncate(file, file.stat().st_size // 2)
     want(monkeypatch, blocks=SMALL, log=str(log))
     runner.run(None, resume=run)
     assert [r.kl_sum for r in of(run, Divergence)] == [3.0, 3.0]
     assert Counter(r.task for r in of(run, Done) if r.task.startswith("audit")) == Counter(
-        {"audit:baseline#1": 1 + lose, "audit:w#1": 1}
+        {"audit:baseline#1": 1 + bool(lose), "audit:w#1": 1}
     )
     opened = [line.split()[2] for line in log.read_text().splitlines() if " open " in line]
-    assert opened == ["fake"] * lose + ["w-folder"]
+    assert opened == ["fake"] * bool(lose) + ["w-folder"]
     assert len(of(run, GapNoise)) == 2
     assert not (run / "logits").exists()
 
@@ -151,6 +158,39 @@ def test_logits_that_cannot_be_made_pass_for_nothing(tmp_path: Path, monkeypatch
         f"the baseline's logits on prompt p{n} were not kept: NaN everywhere" for n in range(2)
     ]
     assert not (run / "logits").exists()
+
+
+def full(*_: Any) -> None:
+    raise OSError(errno.ENOSPC, "No space left on device")
+
+
+def forbidden(*_: Any) -> None:
+    raise OSError(errno.EROFS, "Read-only file system")
+
+
+@pytest.mark.parametrize(
+    ("broken", "error", "said"), [(full, DiskFull, "no space left"), (forbidden, RunFolderError, "Read-only")]
+)
+def test_logits_that_cannot_be_written_are_lost_without_a_word(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, broken: Any, error: type[Exception], said: str
+) -> None:
+    want(monkeypatch, blocks=SMALL, kill_at="p0")
+    with pytest.raises(RunFailed):
+        runner.run(small(tmp_path), out=tmp_path / "out")
+    run = only_run(tmp_path / "out")
+    shutil.rmtree(run / "logits")
+    want(monkeypatch, blocks=SMALL)
+    monkeypatch.setattr(engines, "make_engine", lambda experiment: run_fakes.FakeEngine())
+    with Store.open_for_resume(run) as store:
+        job = Job(store=store, process=0, progress=Progress(stream=io.StringIO(), parent=os.getppid()))
+        with monkeypatch.context() as patch:
+            patch.setattr(Path, "replace", broken)
+            with pytest.raises(error, match=f"{said}.*specq run --resume"):
+                audit.audit(job, Task(kind="audit", arm="baseline#1"))
+    assert not list((run / "logits").iterdir())
+    assert not of(run, Note)
+    runner.run(None, resume=run)
+    assert len(of(run, Divergence)) == 2
 
 
 def test_an_arm_that_was_stopped_is_loaded_again_for_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -174,7 +214,8 @@ def test_a_run_that_began_with_all_targets_is_resumed_where_they_do_not_fit(
         runner.run(small(tmp_path), out=tmp_path / "out")
     run = only_run(tmp_path / "out")
     want(monkeypatch, blocks=SMALL)
-    with pytest.raises(RunFolderError, match="began with all targets in memory together, which do not fit now"):
+    said = r"began with all targets in memory together, which need 3\.00 GiB, and 2\.00 GiB are free now"
+    with pytest.raises(RunFolderError, match=said):
         runner.run(None, resume=run)
 
 
@@ -185,7 +226,7 @@ def test_blocks_that_were_edited_are_taken(tmp_path: Path, monkeypatch: pytest.M
     run = only_run(tmp_path / "out")
     info = json.loads((run / "run.json").read_text())
     (run / "run.json").write_text(json.dumps({**info, "blocks": [SMALL[0]]}))
-    with pytest.raises(RunFolderError, match=r"blocks of run\.json are not of its arms"):
+    with pytest.raises(RunFolderError, match="blocks are not lists of its arms"):
         runner.run(None, resume=run)
 
 

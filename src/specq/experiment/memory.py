@@ -44,10 +44,14 @@ class Block:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Held:
-    """What a run holds at once. `blocks` is empty where all targets are in memory together."""
+    """What a run holds at once. `blocks` is empty where all targets are in memory together.
+
+    `together_bytes` is what all of them would take.
+    """
 
     blocks: tuple[Block, ...]
     needed_bytes: int
+    together_bytes: int
     refusals: tuple[Refusal, ...]
     note: str
 
@@ -91,13 +95,15 @@ def held(found: Sequence[Block], experiment: Experiment, available: int | None, 
     if len(found) == 1 or (fits and not asked):
         alone = asked and len(found) == 1
         note = 'order = "blocks" changes nothing here: all arms share one target' if alone else ""
-        return Held(blocks=(), needed_bytes=together, refusals=_refused(largest, available, ()), note=note)
+        refusals = _refused(largest, available, ())
+        return Held(blocks=(), needed_bytes=together, together_bytes=together, refusals=refusals, note=note)
     why = "as workload.order asks"
     if available is not None and not fits:
-        why = f"for all models together need {_gib(together)} and {_gib(available)} are free"
+        why = f"for all models together need {gib(together)} and {gib(available)} are free"
     return Held(
         blocks=tuple(found),
         needed_bytes=largest.needed_bytes,
+        together_bytes=together,
         refusals=_refused(largest, available, largest.arms),
         note=_note(found, experiment, why, largest, logits_bytes),
     )
@@ -115,7 +121,7 @@ def _refused(block: Block, available: int | None, arms: Sequence[str]) -> tuple[
         return ()
     whose = f"even one target at a time, {_some(arms)}: its " if arms else ""
     reason = (
-        f"memory will not hold it: {whose}weights and caches need {_gib(block.needed_bytes)} and {_gib(available)} are "
+        f"memory will not hold it: {whose}weights and caches need {gib(block.needed_bytes)} and {gib(available)} are "
         "free; allowed is what fits: take a smaller model, a shorter dtype or fewer drafts"
     )
     return (Refusal(arm=None, reason=reason, error=Unsupported),)
@@ -124,12 +130,12 @@ def _refused(block: Block, available: int | None, arms: Sequence[str]) -> tuple[
 def _note(found: Sequence[Block], experiment: Experiment, why: str, largest: Block, logits_bytes: int) -> str:
     load = experiment.workload
     odd = load.repeats * load.processes % 2
-    kept = f"; the audit keeps up to {_gib(logits_bytes)} of the baseline's logits in the run's folder until it ends"
+    kept = f"; the audit keeps up to {gib(logits_bytes)} of the baseline's logits in the run's folder until it ends"
     return (
         f"arms go in blocks, {why}: one target at a time ({' | '.join(_some(block.arms) for block in found)}), in "
-        f"fresh processes that need up to {_gib(largest.needed_bytes)}, forwards and then backwards (ABBA). What that "
+        f"fresh processes that need up to {gib(largest.needed_bytes)}, forwards and then backwards (ABBA). What that "
         "costs in trust: what changes on the machine between two blocks is in their ratios, for arms of different "
-        "blocks do not take turns on a prompt; going back and forth cancels a steady drift alone"
+        "blocks do not take turns on a prompt; going back and forth cancels a steady drift and nothing else"
         + (", and an odd number of turns not even that: give an even workload.repeats" if odd else "")
         + (kept if logits_bytes else "")
     )
@@ -140,5 +146,6 @@ def _some(arms: Sequence[str]) -> str:
     return ", ".join(arms[:NAMES_SHOWN]) + more
 
 
-def _gib(count: int) -> str:
+def gib(count: int) -> str:
+    """A count of bytes as messages show it."""
     return f"{count / GIB:.2f} GiB"

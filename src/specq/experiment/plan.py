@@ -32,8 +32,8 @@ class Plan:
     """An experiment made concrete. `needed_bytes` holds what is in memory at once, weights and the largest caches.
 
     `blocks` are the arms of each target where one target is in memory at a time, empty where all are;
-    `logits_bytes` is what such a run's audit keeps on disk. `available_bytes` is what the device has free now,
-    None where it was not asked.
+    `together_bytes` is what all targets at once would take, `logits_bytes` is what the audit of a run in blocks
+    keeps on disk. `available_bytes` is what the device has free now, None where it was not asked.
     """
 
     experiment: Experiment
@@ -43,6 +43,7 @@ class Plan:
     blocks: tuple[tuple[str, ...], ...]
     logits_bytes: int
     needed_bytes: int
+    together_bytes: int
     available_bytes: int | None
     bandwidth_bytes_per_s: float | None
     refusals: tuple[Refusal, ...]
@@ -148,6 +149,7 @@ def make(
         blocks=tuple(block.arms for block in held.blocks),
         logits_bytes=logits_bytes if held.blocks else 0,
         needed_bytes=held.needed_bytes,
+        together_bytes=held.together_bytes,
         available_bytes=available_bytes,
         bandwidth_bytes_per_s=bandwidth_bytes_per_s,
         refusals=(*refusals, *held.refusals),

@@ -139,7 +139,8 @@ def of_run(run: RunFile) -> Report:
                     faults=arm.faults,
                     shortfall=facts.shortfall(run, arm.id),
                     changes=targets.changes(arm.measures) if arm.target is not None else "",
-                    caveats=_caveats(run, arm),
+                    caveats=_caveats(arm),
+                    apart=blocks.apart(run, arm.id),
                 )
             )
     null = _null(run, arms)
@@ -243,10 +244,9 @@ def _arm(
     return report, compared
 
 
-def _caveats(run: RunFile, arm: ArmReport) -> tuple[str, ...]:
+def _caveats(arm: ArmReport) -> tuple[str, ...]:
     """What goes with an arm's speed wherever it is judged."""
-    found = [f"{targets.NO_KERNEL}{arm.no_kernel}" if arm.no_kernel else "", blocks.caveat(run, arm.id)]
-    return tuple(text for text in found if text)
+    return (f"{targets.NO_KERNEL}{arm.no_kernel}",) if arm.no_kernel else ()
 
 
 def _faults(run: RunFile, arm: str) -> tuple[str, ...]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import dataclass
 
 from specq.core.records import Generated
 from specq.report.runfile import RunFile
@@ -27,13 +28,16 @@ def lines(run: RunFile) -> tuple[str, ...]:
         f"Blocks in this order: {' '.join(letters[task.arm] for task in tasks)}. {own}. Each block is a fresh process "
         "that holds one target and its drafts; its arms take turns on each prompt.",
         "Each turn goes through the blocks in the reverse order of the one before, so a machine that gets steadily "
-        "slower or faster cancels out of the ratios over two turns; a change of any other kind does not."
+        "slower or faster all but cancels out of the ratios over two turns; a change of any other kind does not."
         + (" This run had an odd number of turns, so not even that cancels." if _turns(run) % 2 else ""),
         "The A/A comparison and the intervals do not show such a change: both twins share a block, and all prompts of "
         "a block share what happened in it.",
     ]
     if moved is None:
-        found.append("Each arm had one block only, so how much the machine moved between blocks is not known.")
+        found.append(
+            "No arm without a draft has answers to the same prompt in two of its blocks, so how much the machine moved "
+            "between blocks is not known."
+        )
     else:
         arm, value = moved
         found.append(
@@ -52,14 +56,40 @@ def between_blocks(run: RunFile) -> tuple[str, float] | None:
     return max(found, key=lambda pair: pair[1], default=None)
 
 
-def caveat(run: RunFile, arm: str) -> str:
-    """What goes with the speed of an arm that never took turns with the baseline; "" for others."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Apart:
+    """An arm that never took turns with the baseline, for it ran in other blocks.
+
+    `moved` is the share by which the same arm's seconds a token moved between its blocks, None where no arm tells.
+    """
+
+    moved: float | None
+
+    @property
+    def caveat(self) -> str:
+        """What goes with the arm's speed."""
+        size = "" if self.moved is None else f", between which the same arm moved by up to {share(self.moved)}"
+        return f"measured in other blocks than the baseline{size}"
+
+    def hides(self, low: float, high: float) -> str:
+        """Why a speed-up's interval on one side of 1 tells nothing here; "" where it lies beyond what moved."""
+        if self.moved is None:
+            return "how far the machine moved between blocks is not known: give workload.repeats = 2 or more"
+        if low > 1 + self.moved or high < 1 / (1 + self.moved):
+            return ""
+        return (
+            f"a difference that small may be the machine's: the same arm moved by {share(self.moved)} between its "
+            "blocks; run again on a quiet machine, or where memory holds all targets together"
+        )
+
+
+def apart(run: RunFile, arm: str) -> Apart | None:
+    """How an arm ran apart from the baseline; None for one that took turns with it."""
     first = next(iter(run.baselines), None)
     if not run.in_blocks or any({first, arm} <= set(arms) for arms in run.blocks.values()):
-        return ""
+        return None
     moved = between_blocks(run)
-    size = "" if moved is None else f", between which the same arm moved by up to {share(moved[1])}"
-    return f"measured in other blocks than the baseline{size}"
+    return Apart(moved=None if moved is None else moved[1])
 
 
 def _moved(run: RunFile, arm: str) -> float | None:

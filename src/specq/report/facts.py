@@ -63,7 +63,7 @@ def workload(run: RunFile, bases: Sequence[Arm]) -> tuple[Measure, ...]:
     if bandwidth is not None:
         n = len(run.of(Machine))
         found.append(
-            Measure(name="bandwidth_bytes_per_s", unit="bytes/s", value=bandwidth, n=n, note="measured; n = processes")
+            Measure(name="bandwidth_bytes_per_s", unit="bytes/s", value=bandwidth, n=n, note="measured; n = workers")
         )
         for tail, pick in (("min", min), ("max", max)):
             ends = [getattr(machine, f"bandwidth_{tail}_bytes_per_s") for machine in run.of(Machine)]
@@ -74,7 +74,7 @@ def workload(run: RunFile, bases: Sequence[Arm]) -> tuple[Measure, ...]:
                         unit="bytes/s",
                         value=pick(ends),
                         n=n,
-                        note="of all tries; n = processes",
+                        note="of all tries; n = workers",
                     )
                 )
         if target is not None and target.bytes_per_token > 0:

@@ -52,6 +52,8 @@ def _serve(kept: Sequence[Case], cases: Sequence[Case], verdicts: Mapping[str, V
     ]
     if close:
         text += f" {', '.join(close)} cannot be told from it: the intervals overlap."
+    if best.apart is not None:
+        text += f" It was {best.apart.caveat}."
     text += _still(cases, verdicts, ground, measure.value or 0.0)
     failed = [case for case in cases if case.shortfall or not verdicts[case.arm].has_data]
     if failed:
@@ -88,9 +90,10 @@ def _still(cases: Sequence[Case], verdicts: Mapping[str, Verdict], ground: Groun
     best = max(ahead, key=lambda case: case.measures[name].value or 0.0)
     measure = best.measures[name]
     faster = "faster still" if than > 1 else "faster"
+    apart = f", {best.apart.caveat}" if best.apart is not None else ""
     return (
-        f" {best.label} would be {faster} ({name} {ratio(measure.value)}, {interval(measure)}), but it {best.changes}: "
-        "measure its quality on your task first."
+        f" {best.label} would be {faster} ({name} {ratio(measure.value)}, {interval(measure)}{apart}), but it "
+        f"{best.changes}: measure its quality on your task first."
     )
 
 
@@ -109,6 +112,10 @@ def _lacks(case: Case, verdict: Verdict, ground: Ground) -> str:
         return f"a measurement of what {case.label} costs in quality on your task"
     if ground.audited and case.audit.status == "missing":
         return "an audit of the outputs that comes through"
+    if case.apart is not None and (found := case.measures.get(_objective(ground))) is not None:
+        low, high = found.low, found.high
+        if low is not None and high is not None and (low > 1 or high < 1) and case.apart.hides(low, high):
+            return f"a run in which {case.label} takes turns with the baseline, or whose machine stands still"
     return "what the floor needs to be told" if verdict.floor else "more prompts"
 
 

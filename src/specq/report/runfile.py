@@ -133,12 +133,16 @@ class RunFile:
         if any((task.name, task.process) not in finished for task in self.measure_tasks):
             turns = [int(self.setting("workload", key, default=1)) for key in ("repeats", "processes")]
             expected = len(self.info["arms"]) * len(self.info["prompts"]) * math.prod(turns)
-            found.append(f"{sum(map(len, self.generated.values()))} of {expected} generations are recorded")
+            recorded = sum(map(len, self.generated.values()))
+            # The last answer stands and its worker did not say that it was through: a kill between the two.
+            through = "" if recorded < expected else ", and a worker did not say that it was through"
+            found.append(f"{recorded} of {expected} generations are recorded{through}")
         if self.setting("workload", "memory", default=False) and unmeasured:
             found.append(f"memory is not measured for {', '.join(unmeasured)}")
         audits = {Task(kind="audit", arm=block).name for block in self.blocks}
         if self.setting("audit", "enabled", default=True) and not audits <= tasks:
-            found.append("outputs are not audited")
+            some = f" in {len(audits - tasks)} of {len(audits)} blocks" if audits & tasks else ""
+            found.append(f"outputs are not audited{some}")
         return found
 
 

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 from specq.report.audit import Audit
+from specq.report.blocks import Apart
 from specq.report.measures import Measure
 from specq.report.speed import Compared, Stratum
 from specq.report.tags import by_tag
@@ -47,7 +48,8 @@ class Case:
 
     `faults` are the guards that failed, `shortfall` says how many of its samples failed or are
     not recorded, None when all are there. `changes` says in words how a changed target moves the
-    outputs, "" for an arm that must leave them alone. `caveats` go with its speed.
+    outputs, "" for an arm that must leave them alone. `caveats` go with its speed. `apart` is there
+    where it ran in other blocks than the baseline.
     """
 
     arm: str
@@ -60,6 +62,7 @@ class Case:
     shortfall: str | None = None
     changes: str = ""
     caveats: tuple[str, ...] = ()
+    apart: Apart | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -98,13 +101,14 @@ class Ground:
 def decide(cases: Sequence[Case], ground: Ground) -> dict[str, Verdict]:
     """The verdict of each arm by its id.
 
-    keep: the whole interval lies above 1, no process on the other side, and every sample of the
-    arm and of the baseline is there; reject: it lies below 1, or a ceiling of the floor is
-    breached; else undecided. A failed audit or another failed guard makes the arm invalid,
-    whatever its speed, and so does having no data. Where the run audits its outputs, an arm whose
-    audit is missing is undecided, since its speed may be another text's. An arm that changes the
-    outputs is at most undecided, for a speed says nothing of what the change costs. A smoke run
-    decides nothing but what is invalid.
+    keep: the whole interval lies above 1, no process on the other side, and every sample of the arm
+    and of the baseline is there; reject: it lies below 1, or a ceiling of the floor is breached;
+    else undecided. For an arm in other blocks than the baseline the interval must lie beyond what
+    the same arm moved between its blocks, not beyond 1 alone. A failed audit or another failed
+    guard makes the arm invalid, whatever its speed, and so does having no data. Where the run
+    audits its outputs, an arm whose audit is missing is undecided, since its speed may be another
+    text's. An arm that changes the outputs is at most undecided, for a speed says nothing of what
+    the change costs. A smoke run decides nothing but what is invalid.
     """
     speeds = {case.arm: case.compared.e2e if ground.end_to_end else case.compared.decode for case in cases}
     p_values = {
@@ -147,7 +151,8 @@ def _decide(case: Case, speed: SpeedUp | None, ground: Ground, p: float | None) 
     elif (unknown or short) and kind == "keep":
         kind = "undecided"
     why = [reason for reason in reasons[:1] if kind == "undecided" and reason != QUALITY]
-    because = [*case.caveats, *short, *broken, *unknown, *why]
+    apart = [case.apart.caveat] if case.apart is not None else []
+    because = [*case.caveats, *apart, *short, *broken, *unknown, *why]
     reasons = [*short, *reasons, *broken, *unknown]
     if ground.one_of_few:
         reasons.append(ground.one_of_few)
@@ -171,6 +176,8 @@ def _by_interval(case: Case, found: Interval, ground: Ground) -> tuple[Kind, lis
     if found.low > 1 or found.high < 1:
         if len({value > 1 for _, value in by_process}) > 1:
             return "undecided", ["the processes disagree on which is faster: run more of them"], None
+        if case.apart is not None and (hidden := case.apart.hides(found.low, found.high)):
+            return "undecided", [hidden], None
         return "keep" if found.low > 1 else "reject", [], None
     needed = more_prompts(found)
     reason = (

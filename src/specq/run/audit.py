@@ -6,7 +6,8 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from specq.core.errors import DiskFull, Interrupted
+from specq.core.errors import Interrupted
+from specq.core.jsonl import disk_error
 from specq.core.records import AUDIT, Done, Failed, Key, Note, Record, key
 from specq.core.types import Generation
 from specq.run import engines, logits
@@ -27,7 +28,7 @@ def audit(job: Job, task: Task) -> None:
 
     Raises:
         Interrupted: a stop was asked for; what was recorded is kept.
-        DiskFull: the logits found no room.
+        DiskFull, RunFolderError, RunFailed: the logits could not be written.
     """
     contents = job.store.contents()
     left, kept = audits_left(job, contents, task.arm), logits_left(job, contents, task.arm)
@@ -97,16 +98,17 @@ class _Answers:
         return target.first_tokens(arm, prompt, draft, sampling, job.experiment.audit.seeds)
 
     def keep_logits(self, targets: engines.Targets, name: str) -> None:
-        """Write the baseline's logits along its answer to a prompt; what breaks is said aloud.
+        """Write the baseline's logits along its answer to a prompt; what breaks in making them is said aloud.
 
         Raises:
-            DiskFull: there is no room.
+            DiskFull, RunFolderError, RunFailed: they cannot be written.
         """
-        ids, target = self._ids(FIRST, name), targets.of(self.job.targets[FIRST])
+        ids, target, file = self._ids(FIRST, name), targets.of(self.job.targets[FIRST]), self._kept(name)
         try:
-            logits.write(self._kept(name), target.logits(self.job.prompts[name], ids), len(ids))
-        except DiskFull as error:
-            raise DiskFull(f"{error}; {self.job.store.how_to_go_on}") from error
+            logits.write(file, target.logits(self.job.prompts[name], ids), len(ids))
+        except OSError as error:
+            with self.job.store.resumable():
+                raise disk_error(error, file) from error
         except Exception as error:  # noqa: BLE001 - each comparison that lacks them is a failed audit on record
             text = f"the baseline's logits on prompt {name} were not kept: {hide_home(str(error))}"
             self.job.store.append(Note(process=self.job.process, text=text))

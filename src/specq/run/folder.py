@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
@@ -17,7 +18,7 @@ from specq.run.provenance import show_home
 RUN, RECORDS, OUTPUTS, DONE = "run.json", "records.jsonl", "outputs.jsonl", "done.json"
 # What every part of specq that reads a run leans on, and its type.
 NEEDED = {"experiment": str, "question": str, "config": dict, "arms": list, "prompts": list}
-OPTIONAL = {"provenance": dict, "models": dict, "quantized": dict, "notes": list, "model_notes": list}
+OPTIONAL = {"provenance": dict, "models": dict, "quantized": dict, "notes": list, "model_notes": list, "blocks": list}
 
 
 def read_info(run_dir: Path) -> dict[str, Any]:
@@ -48,6 +49,11 @@ def check_shape(run_dir: Path, info: Mapping[str, Any]) -> None:
         for place, one in enumerate(info[what]):
             if not (isinstance(one, dict) and isinstance(one.get("id"), str) and _lists_fit(one)):
                 raise RunFolderError(f"{path}: {what}[{place}] is not as specq run writes it; put it back")
+    blocks = info.get("blocks") or []
+    lists = all(isinstance(block, list) and block for block in blocks)
+    listed = Counter(str(arm) for block in blocks for arm in block) if lists else Counter()
+    if blocks and listed != Counter(arm["id"] for arm in info["arms"]):
+        raise RunFolderError(f"{path}: blocks are not lists of its arms, each arm in one of them; put them back")
 
 
 def check_config(run_dir: Path, info: Mapping[str, Any]) -> None:

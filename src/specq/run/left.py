@@ -114,7 +114,9 @@ def logits_left(asked: Asked, contents: Contents, block: str) -> list[str]:
     steps = [step for other in others for step in audits_left(asked, contents, other)]
     prompts = dict.fromkeys(step[2] for step in steps if step[0] == Divergence.__name__ and step not in raised)
     run_dir = asked.store.run_dir
-    return [prompt for prompt in prompts if not logits.path(run_dir, contents.answers[0, FIRST, prompt, 0]).exists()]
+    return [
+        prompt for prompt in prompts if not logits.is_there(logits.path(run_dir, contents.answers[0, FIRST, prompt, 0]))
+    ]
 
 
 def audit_key(record: Record) -> AuditKey | None:

@@ -14,7 +14,6 @@ from pathlib import Path
 import numpy as np
 
 from specq.core.errors import RunFailed
-from specq.core.jsonl import disk_error
 from specq.core.records import Generated
 
 FOLDER = "logits"
@@ -30,7 +29,7 @@ def write(file: Path, rows: Iterable[np.ndarray], positions: int) -> None:
     """Write logits of so many positions, each [V] float32; the file is there whole or not at all.
 
     Raises:
-        DiskFull, RunFailed: it cannot be written.
+        OSError: it cannot be written; what else is raised, making the rows raised.
     """
     part = file.with_suffix(".part")
     try:
@@ -42,8 +41,6 @@ def write(file: Path, rows: Iterable[np.ndarray], positions: int) -> None:
                     np.lib.format.write_array_header_1_0(out, header)
                 out.write(row.astype(KIND).tobytes())
         part.replace(file)
-    except OSError as error:
-        raise disk_error(error, part) from error
     finally:
         part.unlink(missing_ok=True)
 
@@ -52,11 +49,23 @@ def read(file: Path) -> np.ndarray:
     """The logits of a file [T, V] float32, mapped and not read.
 
     Raises:
-        RunFailed: it is not there.
+        RunFailed: it is not there, or not as `write` left it.
     """
     if not file.is_file():
         raise RunFailed("the baseline's logits along its answer were not kept")
-    return np.asarray(np.load(file, mmap_mode="r"))
+    try:
+        return np.asarray(np.load(file, mmap_mode="r"))
+    except (OSError, ValueError, EOFError) as error:
+        raise RunFailed(f"{file} cannot be read: {error}") from error
+
+
+def is_there(file: Path) -> bool:
+    """Whether `read` would find the logits: a file that was cut or overwritten counts as none."""
+    try:
+        read(file)
+    except RunFailed:
+        return False
+    return True
 
 
 def remove(run_dir: Path) -> None:

@@ -8,6 +8,7 @@ from typing import Any
 
 from specq.core.errors import RunFolderError
 from specq.experiment.arms import arms
+from specq.experiment.memory import gib
 from specq.experiment.plan import Plan
 from specq.experiment.schema import HASH_LEAVES_OUT, Experiment
 from specq.run import folder
@@ -35,9 +36,6 @@ def check_config(store: Store, experiment: Experiment | None) -> None:
             f"{store.run_dir} was made from another config, or its run.json was edited "
             f"(run.json -> experiment: {differ}); {BACK}"
         )
-    blocked = [arm for block in info.get("blocks") or () for arm in block]
-    if blocked and sorted(blocked) != sorted(arm["id"] for arm in info["arms"]):
-        raise RunFolderError(f"{store.run_dir}: the blocks of run.json are not of its arms; {BACK}")
     stored = _plain([asdict(arm) for arm in arms(experiment_of(info))])
     _same(store, "arms", info["arms"], stored)
 
@@ -50,9 +48,9 @@ def check_memory(store: Store, plan: Plan) -> None:
     """
     if plan.blocks and not store.info.get("blocks"):
         raise RunFolderError(
-            f"{store.run_dir} began with all targets in memory together, which do not fit now "
-            f"({plan.available_bytes} bytes are free): free some memory, or start a new run without --resume, whose "
-            "arms go in blocks"
+            f"{store.run_dir} began with all targets in memory together, which need {gib(plan.together_bytes)}, and "
+            f"{gib(plan.available_bytes or 0)} are free now: free some memory, or start a new run without --resume, "
+            "whose arms go in blocks"
         )
 
 
