@@ -15,7 +15,7 @@ from specq.engines.devices import pick_device as pick_device
 from specq.engines.hf_target import HFTarget, Loaded
 from specq.models import refs
 from specq.models.refs import Resolved
-from specq.quantize.dense import pack
+from specq.quantize.dense import lacks_kernels, pack
 from specq.quantize.load import is_quantized, load_quantized
 from specq.quantize.replace import read_bytes
 
@@ -102,8 +102,9 @@ class HFEngine:
         weight_bytes = sum(p.numel() * p.element_size() for p in model.parameters())
         linears = sum(isinstance(module, torch.nn.Linear) for module in model.modules())
         packed = pack(model) if self.packed and self.device == "cpu" and not self.device_map else 0
-        notes = (f"packed {packed} of {linears} linear layers",) if packed else ()
-        return Loaded(model=model, weight_bytes=weight_bytes, notes=notes)
+        slow = lacks_kernels(model.dtype, self.device)
+        notes = [f"packed {packed} of {linears} linear layers"] * bool(packed) + [slow] * bool(slow)
+        return Loaded(model=model, weight_bytes=weight_bytes, notes=tuple(notes))
 
     def _load_quantized(self, resolved: Resolved, dtype: str, prefill: Prefill) -> Loaded:
         if self.device_map:
@@ -115,9 +116,10 @@ class HFEngine:
         )
         if self.packed and self.device == "cpu":
             pack(found.model)
+        slow = lacks_kernels(found.model.dtype, self.device)
         return Loaded(
             model=found.model,
             weight_bytes=found.bytes_held,
-            notes=found.notes,
+            notes=(*found.notes, *([slow] if slow else [])),
             bytes_per_token=read_bytes(found.model),
         )

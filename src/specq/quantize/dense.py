@@ -51,7 +51,7 @@ def blocked(linear: nn.Linear) -> nn.Module:
 def pack(model: nn.Module) -> int:
     """Replace the bfloat16 linear layers of a CPU model in place; return how many were replaced.
 
-    Does nothing where oneDNN or its packing operators are missing. A layer whose packed output
+    Does nothing where oneDNN, its packing operators or its bfloat16 kernels are missing. A layer whose packed output
     differs from the plain one on random input, at one row and at five, stays as it is.
     The memory of a replaced weight is freed, unless an embedding shares it.
     """
@@ -64,8 +64,23 @@ def pack(model: nn.Module) -> int:
     return packed
 
 
+def lacks_kernels(dtype: torch.dtype, device: str) -> str:
+    """What is slow because oneDNN has no bfloat16 kernels for this processor, "" where nothing is."""
+    if device != "cpu" or dtype != torch.bfloat16 or not torch.backends.mkldnn.is_available() or _has_bfloat16():
+        return ""
+    return (
+        "this processor has no bfloat16 matrix kernels in oneDNN (on x86 they take AVX-512): passes of many rows, that "
+        "is prefill and verification, are slow in bfloat16; hold engine.dtype = float32 against it"
+    )
+
+
 def _available() -> bool:
-    return torch.backends.mkldnn.is_available() and hasattr(torch.ops.mkldnn, "_linear_pointwise")
+    return torch.backends.mkldnn.is_available() and hasattr(torch.ops.mkldnn, "_linear_pointwise") and _has_bfloat16()
+
+
+def _has_bfloat16() -> bool:
+    """Whether oneDNN computes in bfloat16 here; where it does not, packing raises."""
+    return bool(torch.ops.mkldnn._is_mkldnn_bf16_supported())
 
 
 def _packable(linear: nn.Linear) -> bool:
