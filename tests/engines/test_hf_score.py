@@ -14,6 +14,8 @@ from specq.decoding.session import Session
 from specq.stats.counts import g_test
 
 NEW = 32
+# Heads that a quantized cache takes.
+WIDE = {"hidden_size": 64, "num_attention_heads": 2, "num_key_value_heads": 1}
 WARM = Sampling(temperature=0.8, top_p=0.9, max_new_tokens=NEW, ignore_eos=True)
 PROMPT = tiny.prompt("abc abc, abd abc, abc ab")
 
@@ -23,7 +25,7 @@ PROMPT = tiny.prompt("abc abc, abd abc, abc ab")
 def test_scores_of_given_tokens_are_those_of_another_position_or_chunk(target_of, kind, new):
     target = target_of(kind)
     text = np.random.default_rng(3).integers(4, tiny.V, size=new).tolist()
-    found = target.score(PROMPT.ids, text)
+    (found,) = target.score(PROMPT.ids, [text])
     with torch.inference_mode():
         logits = target.model(input_ids=torch.tensor([[*PROMPT.ids, *text]]), use_cache=False).logits[0]
     rows = logits[len(PROMPT.ids) - 1 : -1].double()
@@ -42,15 +44,35 @@ def test_scores_hold_the_logits_of_a_whole_text(target_of, monkeypatch):
         return honest(self, ids, last_only=last_only)
 
     monkeypatch.setattr(Session, "forward", forward)
-    target.score(PROMPT.ids, [5] * 150)
+    target.score(PROMPT.ids, [[5] * 150])
     assert max(fed) == audit.SCORE_ROWS
+
+
+@pytest.mark.parametrize("kind", ["llama", "window", "conv", "hybrid"])
+@pytest.mark.parametrize("kv_cache", [None, "q8"])
+def test_a_continuation_is_scored_after_the_one_before_it(target_of, kind, kv_cache):
+    if kv_cache and kind != "llama":
+        pytest.skip("one kind is enough")
+    target = target_of(kind, **(WIDE if kv_cache else {})).with_cache(kv_cache)
+    several = [[5, 6, 7], [9], [], [4, 4, 4, 4, 4], list(range(4, 40)) * 2, [5, 6, 8]]
+    together = target.score(PROMPT.ids, several)
+    for ids, found in zip(several, together, strict=True):
+        (alone,) = target.score(PROMPT.ids, [ids])
+        assert found.logprobs == pytest.approx(alone.logprobs, abs=1e-5)
+        assert found.argmax.tolist() == alone.argmax.tolist()
+        logprobs, argmax = audit.score(
+            target.session("nothing"), PROMPT.ids, ids, audit.SCORE_ROWS if kind not in ("conv", "hybrid") else 1
+        )
+        assert found.logprobs == pytest.approx(logprobs, abs=1e-5)
+        assert found.argmax.tolist() == argmax.tolist()
 
 
 def test_scores_of_no_prompt_or_no_tokens(target_of):
     target = target_of("llama")
-    assert target.score((4,), ()).logprobs.shape == (0,)
+    assert target.score((4,), ()) == []
+    assert target.score((4,), ((),))[0].logprobs.shape == (0,)
     with pytest.raises(PromptError, match="the prompt is empty"):
-        target.score((), (4,))
+        target.score((), ((4,),))
 
 
 @pytest.mark.parametrize("sampling", [tiny.greedy(NEW), WARM])

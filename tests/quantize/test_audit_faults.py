@@ -14,6 +14,7 @@ from specq.quantize import compare
 from specq.quantize.audit import audit_folder
 from specq.quantize.audit_rows import rows
 from specq.quantize.audited import QuantAudit
+from specq.quantize.layers import linear_layers
 
 Folders = Callable[[str], Path]
 Audits = Callable[[str], QuantAudit]
@@ -142,3 +143,23 @@ def test_a_token_without_probability_makes_a_distance_of_nothing() -> None:
     found = compare._measured([compare._log_softmax(mine)], iter([other]), [])
     assert (found.kl_mean, found.kl_worst, found.positions) == (None, None, 0)
     assert "no probability at all" in found.notes[0]
+
+
+def test_a_config_that_contradicts_itself_ends_in_a_traceback(folders: Folders, tmp_path: Path) -> None:
+    torn = made.changed(
+        folders("w4"), tmp_path / "torn", config=lambda held: held.update(hidden_size=held["hidden_size"] + 1)
+    )
+    with pytest.raises(ModelError, match=r"does not accept .*config\.json"):
+        linear_layers(torn)
+
+
+def test_a_loader_that_breaks_ends_in_a_traceback(
+    folders: Folders, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def loaded(contents: object) -> object:
+        raise UnboundLocalError("cannot access local variable 'model_dtype'")
+
+    monkeypatch.setattr(compare, "_loaded", loaded)
+    found = audit_folder(folders("w4"), folders("source"))
+    assert any("no forward pass: UnboundLocalError" in note for note in found.notes)
+    assert found.kl_mean is None

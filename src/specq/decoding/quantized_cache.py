@@ -16,7 +16,7 @@ from typing import Any
 
 import torch
 from torch import Tensor
-from transformers import AutoConfig, Cache, DynamicCache, PreTrainedConfig
+from transformers import Cache, DynamicCache, PreTrainedConfig
 from transformers.cache_utils import CacheLayerMixin, DynamicLayer, DynamicSlidingWindowLayer
 
 from specq.core.errors import RunFailed, Unsupported, nearest
@@ -249,9 +249,11 @@ def check_folder(folder: Path, kind: str) -> None:
     """Refuse a model whose cache cannot be quantized; reads its config, loads no weights.
 
     Raises:
-        Unsupported: as check_config.
+        Unsupported: as check_config. ModelError: transformers does not accept its config.
     """
-    check_config(AutoConfig.from_pretrained(folder, local_files_only=True, trust_remote_code=False), kind)
+    from specq.decoding.runnable import load_config
+
+    check_config(load_config(folder), kind)
 
 
 def check_config(config: PreTrainedConfig, kind: str) -> None:

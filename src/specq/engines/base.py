@@ -51,9 +51,9 @@ class Decoder(Protocol):
         ...
 
     def generate(
-        self, prompts: Sequence[Prompt], sampling: Sampling, *, on_step: OnStep | None = None
+        self, prompts: Sequence[Prompt], sampling: Sampling, *, on_step: OnStep | None = None, batch_size: int = 1
     ) -> list[Generation]:
-        """Decode prompts one after another, one row at a time."""
+        """Decode prompts `batch_size` at a time; more than 1 where the engine's capabilities say batches."""
         ...
 
 
@@ -81,8 +81,8 @@ class LoadedTarget(Protocol):
         """The fields of records.LoadedModel less `process` and `role`."""
         ...
 
-    def score(self, prompt_ids: Sequence[int], continuation_ids: Sequence[int]) -> Scores:
-        """Teacher-forced: each token of the continuation after the prompt and the tokens before it."""
+    def score(self, prompt_ids: Sequence[int], several: Sequence[Sequence[int]]) -> list[Scores]:
+        """Teacher-forced, continuation by continuation: each token after the prompt and the tokens before it."""
         ...
 
     def gap_noise(self, prompt: Prompt, ids: Sequence[int], rows: int) -> GapNoise:

@@ -17,7 +17,7 @@ from specq.core.errors import Unsupported
 from specq.core.hashes import seed_of
 from specq.core.records import Audited, Divergence, FirstTokens, GapNoise, Sampled
 from specq.core.types import CacheType, DraftSpec, Generation, Prompt, Sampling
-from specq.decoding import audit
+from specq.decoding import audit, continuations
 from specq.decoding.compiled import CompiledSession
 from specq.decoding.probe import takes_blocks
 from specq.decoding.quantized_cache import check_folder
@@ -241,11 +241,16 @@ class HFTarget:
             proposed=found.proposed,
         )
 
-    def score(self, prompt_ids: Sequence[int], continuation_ids: Sequence[int]) -> Scores:
-        """Log-probabilities of given tokens after a prompt, unwarped; logits of at most 64 tokens at a time."""
-        session = self.session("nothing")
-        logprobs, argmax = audit.score(session, prompt_ids, continuation_ids, self._rows(audit.SCORE_ROWS))
-        return Scores(logprobs=logprobs, argmax=argmax)
+    def score(self, prompt_ids: Sequence[int], several: Sequence[Sequence[int]]) -> list[Scores]:
+        """Log-probabilities of given tokens after a prompt, unwarped; logits of at most 64 tokens at a time.
+
+        The prompt is read once, or once a continuation where the model cannot take tokens back.
+        """
+        if self.takes_blocks:
+            found = continuations.scores(self.session("everything"), prompt_ids, several, audit.SCORE_ROWS)
+        else:
+            found = [audit.score(self.session("nothing"), prompt_ids, ids, 1) for ids in several]
+        return [Scores(logprobs=logprobs, argmax=argmax) for logprobs, argmax in found]
 
     def logits(self, prompt: Prompt, ids: Sequence[int]) -> Iterator[np.ndarray]:
         """Logits [V] float32 before each token of `ids` after the prompt, unwarped; at most 64 at a time."""

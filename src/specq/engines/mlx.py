@@ -216,11 +216,11 @@ class MLXTarget:
             "notes": (*self.facts.notes, *notes),
         }
 
-    def score(self, prompt_ids: Sequence[int], continuation_ids: Sequence[int]) -> Scores:
+    def score(self, prompt_ids: Sequence[int], several: Sequence[Sequence[int]]) -> list[Scores]:
         """Log-probabilities of given tokens after a prompt, unwarped; logits of at most 64 tokens at a time."""
         rows = self.rows(audit.SCORE_ROWS)
-        logprobs, argmax = audit.score(self.session(), prompt_ids, continuation_ids, rows)
-        return Scores(logprobs=logprobs, argmax=argmax)
+        found = [audit.score(self.session(), prompt_ids, ids, rows) for ids in several]
+        return [Scores(logprobs=logprobs, argmax=argmax) for logprobs, argmax in found]
 
     def gap_noise(self, prompt: Prompt, ids: Sequence[int], rows: int) -> GapNoise:
         """The baseline against itself: its own text in one-row passes and in passes of `rows` rows."""

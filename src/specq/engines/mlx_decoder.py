@@ -73,15 +73,17 @@ class MLXDecoder:
         return 0.0
 
     def generate(
-        self, prompts: Sequence[Prompt], sampling: Sampling, *, on_step: OnStep | None = None
+        self, prompts: Sequence[Prompt], sampling: Sampling, *, on_step: OnStep | None = None, batch_size: int = 1
     ) -> list[Generation]:
         """Decode prompts one after another.
 
         Raises:
             PromptError: a prompt is empty, or does not fit the context with what it may grow to.
-            Unsupported: with a draft, a text may outgrow a layer's window.
+            Unsupported: `batch_size` is not 1; with a draft, a text may outgrow a layer's window.
             NonFiniteLogits: the model returned NaN or infinite logits.
         """
+        if batch_size != 1:
+            raise Unsupported(f"batch_size = {batch_size} on the mlx engine: allowed is 1")
         for prompt in prompts:
             self._check(prompt, sampling)
         return [self._one(prompt, sampling, on_step) for prompt in prompts]

@@ -57,13 +57,12 @@ def check_arm(arm: Arm, target: PlannedModel, engine: Engine, capabilities: Capa
 
         check_folder(target.resolved.folder, kind)
     if engine.compile:
-        from transformers import AutoConfig
-
         from specq.decoding.compiled import check_compilable
+        from specq.decoding.runnable import load_config
         from specq.engines.hf_decoder import check_compiled
 
         check_compiled(spec, kind)
-        check_compilable(AutoConfig.from_pretrained(target.resolved.folder, local_files_only=True))
+        check_compilable(load_config(target.resolved.folder))
 
 
 def check_draft_cache(arm: Arm, draft: PlannedModel, engine: Engine) -> None:

@@ -66,8 +66,7 @@ def distance(source: Contents, folder: Contents) -> Distance:
         return _measured(reference, (run(row) for row in rows), notes)
     except ModelError as error:
         return _nothing(f"no forward pass: {error}")
-    # What the loaders of other libraries raise for a folder that they cannot run.
-    except (ImportError, ValueError, RuntimeError, OSError, KeyError, AttributeError, TypeError) as error:
+    except Exception as error:  # noqa: BLE001 - loaders of other libraries raise anything for a folder they cannot run
         why = (str(error).strip() or type(error).__name__).splitlines()[0]
         return _nothing(f"no forward pass: {type(error).__name__}: {why[:200]}")
 

@@ -47,13 +47,14 @@ def linear_layers(folder: Path) -> tuple[Layer, ...]:
         ModelError: transformers cannot build the model from its config.
     """
     import torch
-    from transformers import AutoConfig, AutoModelForCausalLM, Conv1D
+    from transformers import AutoModelForCausalLM, Conv1D
 
+    from specq.decoding.runnable import load_config
     from specq.models.quiet import quiet
 
+    config = load_config(folder)
     try:
         with quiet(), torch.device("meta"):
-            config = AutoConfig.from_pretrained(folder, local_files_only=True, trust_remote_code=False)
             if hasattr(config, "quantization_config"):
                 del config.quantization_config
             model: Any = AutoModelForCausalLM.from_config(config, trust_remote_code=False)

@@ -15,7 +15,6 @@ from safetensors import safe_open
 from torch import Tensor
 from transformers import (
     MODEL_FOR_CAUSAL_LM_MAPPING,
-    AutoConfig,
     AutoModelForCausalLM,
     GenerationConfig,
     PreTrainedModel,
@@ -24,6 +23,7 @@ from transformers.quantizers.auto import AUTO_QUANTIZATION_CONFIG_MAPPING
 
 from specq.core.errors import ModelError
 from specq.core.types import Prefill
+from specq.decoding.runnable import load_config
 from specq.models import headers
 from specq.quantize import packed
 from specq.quantize.audited import NO_KERNEL
@@ -162,7 +162,7 @@ def _dense(
     folder: Path, files: _Files, grids: Mapping[str, packed.Grid], dtype: torch.dtype, attention: str
 ) -> PreTrainedModel:
     """The model with all weights dequantized and no trace of quantization: one dense copy in memory."""
-    config = AutoConfig.from_pretrained(folder, local_files_only=True, trust_remote_code=False)
+    config = load_config(folder)
     del config.quantization_config
     inside = {f"{layer}.{part}" for layer, part in packed.split(files.names)}
     weights = {name: files.tensor(name) for name in files.names if name not in inside}
