@@ -51,6 +51,7 @@ def test_planning_and_reading_modules_load_no_model_library() -> None:
 def test_the_exported_names_are_these() -> None:
     assert specq.__all__ == [
         "audit_quantized",
+        "check_evals",
         "check_gate",
         "doctor",
         "fetch_model",
@@ -75,7 +76,7 @@ def test_the_exported_names_are_these() -> None:
 def test_every_verb_has_help(capsys: pytest.CaptureFixture[str]) -> None:
     assert cli.main(["--help"]) == 0
     out = capsys.readouterr().out
-    for verb in ("run", "plan", "quantize", "audit", "doctor", "report", "show", "ls", "models", "version"):
+    for verb in ("run", "plan", "quantize", "audit", "doctor", "report", "show", "ls", "models", "evals", "version"):
         assert f"\n  {verb}" in out
         assert cli.main([verb, "--help"]) == 0
 

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from specq.api import (
         audit_quantized,
+        check_evals,
         check_gate,
         doctor,
         fetch_model,
@@ -25,6 +26,7 @@ if TYPE_CHECKING:
 __version__ = "0.1.0"
 __all__ = [
     "audit_quantized",
+    "check_evals",
     "check_gate",
     "doctor",
     "fetch_model",

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from specq.run.catalog import DEFAULT_OUT
 
 if TYPE_CHECKING:
+    from specq.evals.describe import Description
     from specq.experiment.plan import Plan
     from specq.experiment.schema import Experiment
     from specq.quantize.artifact import Artifact
@@ -122,6 +123,28 @@ def audit_quantized(folder: Path | str, source: str | None = None) -> QuantAudit
     from specq.quantize.reaudit import audit_again
 
     return audit_again(Path(folder).expanduser(), source)
+
+
+def check_evals(
+    file: Path | str,
+    metric: str | None = None,
+    options: Mapping[str, Any] | None = None,
+    *,
+    margin: float | None = None,
+    model: str | None = None,
+) -> Description:
+    """Check an evaluation set, and that a metric with its options fits it, and say what it holds and can prove.
+
+    `metric` is a name or "file.py:function". `margin` is the floor that the set shall decide, as a share. With
+    `model` prompts are counted in its tokens too; no weights are loaded.
+
+    Raises:
+        PromptError: the file or a line is wrong, or the metric does not fit; the message names file and line.
+        ConfigError: no such metric or option, or a margin out of range. ModelError: no such model.
+    """
+    from specq.evals import checking
+
+    return checking.check(Path(file), metric, options or {}, margin=margin, model=model)
 
 
 def rebuild_report(run: Path | str, *, out: Path | str = DEFAULT_OUT) -> Report:

@@ -11,7 +11,7 @@ import typer
 from typer.exceptions import TyperException
 
 import specq
-from specq.cli import quantizing, usage
+from specq.cli import evaluating, quantizing, usage
 from specq.cli.options import File, Gate, Json, Out, Revision, RunArgument, Set, Smoke
 from specq.core.errors import ConfigError, SpecqError
 from specq.run.catalog import DEFAULT_OUT
@@ -28,6 +28,7 @@ app = typer.Typer(
 )
 models = typer.Typer(help="Built-in models, and the facts of any model.", rich_markup_mode=None, no_args_is_help=True)
 app.add_typer(models, name="models")
+app.add_typer(evaluating.app, name="evals")
 
 
 @app.command()
