@@ -12,7 +12,7 @@ import torch
 
 from specq.core.errors import PromptError
 from specq.core.types import DraftSpec
-from specq.evals import harness, items, metrics
+from specq.evals import items, metrics
 from specq.evals.harness import Settings, evaluate
 
 pytestmark = pytest.mark.usefixtures("one_thread")
@@ -137,4 +137,3 @@ def test_the_cache_of_lm_eval_is_used(target_of):
     one, two = target_of("llama"), target_of("qwen2")
     first, second = (run(each, some(), "contains", Settings(max_new_tokens=12)) for each in (one, two))
     assert [each.generation.ids for each in first] != [each.generation.ids for each in second]
-    assert harness._TASK
