@@ -258,3 +258,5 @@ def test_odd_heads_unknown_kinds_and_states_are_found_only_while_running(tmp_pat
     latent = transformers.DeepseekV3Config(qk_nope_head_dim=128, qk_rope_head_dim=64, v_head_dim=120)
     with pytest.raises(Unsupported, match="heads of 192 and 120 values"):
         check_config(latent, "q8")
+    with pytest.raises(Unsupported, match="MambaConfig has no attention heads"):
+        check_config(transformers.MambaConfig(), "q8")

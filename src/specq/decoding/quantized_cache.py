@@ -266,6 +266,10 @@ def check_config(config: PreTrainedConfig, kind: str) -> None:
         raise Unsupported(f'kv_cache = "{kind}"{nearest(kind, FORMATS) or ":"} allowed is {", ".join(FORMATS)}')
     text = config.get_text_config(decoder=True)
     name = (config.architectures or [type(config).__name__])[0]
+    if not getattr(text, "num_attention_heads", None):
+        raise Unsupported(
+            f"kv_cache: {name} has no attention heads, so it keeps no keys and values: leave kv_cache out"
+        )
     if any(size % BLOCK for size in _head_sizes(text)):
         raise Unsupported(_sizes_line(name, _head_sizes(text)))
     kinds = {type(layer) for layer in DynamicCache(config=config).layers}
