@@ -163,3 +163,9 @@ def test_a_loader_that_breaks_ends_in_a_traceback(
     found = audit_folder(folders("w4"), folders("source"))
     assert any("no forward pass: UnboundLocalError" in note for note in found.notes)
     assert found.kl_mean is None
+
+
+def test_a_folder_without_a_source_is_taken_for_its_own_source(folders: Folders) -> None:
+    found = audit_folder(folders("w4"), None)
+    assert found.source_grid == "not known: no source was given"
+    assert not any("quantized before" in note for note in found.notes)

@@ -20,6 +20,8 @@ _DIFFERENCE = 0.02
 # Exponents alone, as OCP MX stores scales: 255 is NaN.
 _E8M0_NAN = 255
 
+NO_SOURCE = "not known: no source was given"
+
 
 def audit_folder(
     folder: Path,
@@ -91,7 +93,8 @@ def audit_folder(
         same_special_ids=same.special_ids if same else None,
         same_template=same.template if same else None,
         calibration=calibration,
-        source_grid=_source_grid(origin or found, notes),
+        # What is stored quantized says nothing of the floats that it was made from.
+        source_grid=NO_SOURCE if origin is None and quantized else _source_grid(origin or found, notes),
         kernel=_kernel(quantized),
         notes=tuple(notes.lines),
     )
