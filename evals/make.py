@@ -1,0 +1,41 @@
+"""Writes the example sets of this folder: python evals/make.py [FOLDER].
+
+All texts stand in makers/, invented for this project. The same seed gives the same bytes.
+"""
+
+from __future__ import annotations
+
+import json
+import random
+import sys
+from pathlib import Path
+from typing import Any
+
+from makers import choices, invoices, versions
+
+SEED = 20240917
+SETS = {"invoices": invoices.items, "versions": versions.items, "choices": choices.items}
+LANGUAGES = ("en", "tr")
+
+Values = dict[str, Any]
+
+
+def main(folder: Path) -> None:
+    """Writes the three files into a folder."""
+    for name, items in SETS.items():
+        groups = []
+        for language in LANGUAGES:
+            # A stream of its own for each part: a change in one leaves the others as they are.
+            groups += items(language, random.Random(f"{SEED} {name} {language}")).values()
+        lines = [json.dumps(item, ensure_ascii=False) + "\n" for item in interleaved(groups)]
+        (folder / f"{name}.jsonl").write_text("".join(lines), encoding="utf-8")
+
+
+def interleaved(groups: list[list[Values]]) -> list[Values]:
+    """All items, each group spread evenly over the whole, so that the first items of a file are mixed."""
+    placed = [((place + 0.5) / len(group), item) for group in groups for place, item in enumerate(group)]
+    return [item for _, item in sorted(placed, key=lambda one: one[0])]
+
+
+if __name__ == "__main__":
+    main(Path(sys.argv[1]) if len(sys.argv) > 1 else Path(__file__).parent)
