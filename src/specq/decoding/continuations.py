@@ -33,12 +33,15 @@ def scores(
     session.rollback(0)
     found = []
     for ids in several:
-        read = [first] if ids else []
+        # Of each pass no more is kept than what is asked of its logits.
+        read = [_of(first, ids[:1])] if ids else [(np.empty(0), np.empty(0, dtype=np.int64))]
         for start in range(0, len(ids) - 1, rows):
             block = list(ids[start : min(start + rows, len(ids) - 1)])
-            read.append(plain.scores([*prompt, *ids[: start + len(block)]], session.forward(block)))
+            logits = plain.scores([*prompt, *ids[: start + len(block)]], session.forward(block))
+            read.append(_of(logits, ids[start + 1 : start + 1 + len(block)]))
         session.rollback(max(0, len(ids) - 1))
-        found.append(_of(torch.cat(read), ids) if ids else (np.empty(0), np.empty(0, dtype=np.int64)))
+        logprobs, argmax = zip(*read, strict=True)
+        found.append((np.concatenate(logprobs), np.concatenate(argmax)))
     return found
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import torch
@@ -70,8 +71,12 @@ class HFEngine:
             ModelError: transformers cannot load it, or weights are missing.
         """
         check_class(resolved.folder, self.attention)
-        if is_quantized(resolved.folder):
-            return self._load_quantized(resolved, dtype, prefill)
+        quantized = is_quantized(resolved.folder)
+        found = self._load_quantized(resolved, dtype, prefill) if quantized else self._load_floats(resolved, dtype)
+        slow = lacks_kernels(found.model.dtype, self.device)
+        return replace(found, notes=(*found.notes, slow)) if slow else found
+
+    def _load_floats(self, resolved: Resolved, dtype: str) -> Loaded:
         placed: dict[str, Any] = {"device_map": self.device_map} if self.device_map else {}
         if has_attention(resolved.folder):
             placed["attn_implementation"] = self.attention
@@ -102,9 +107,8 @@ class HFEngine:
         weight_bytes = sum(p.numel() * p.element_size() for p in model.parameters())
         linears = sum(isinstance(module, torch.nn.Linear) for module in model.modules())
         packed = pack(model) if self.packed and self.device == "cpu" and not self.device_map else 0
-        slow = lacks_kernels(model.dtype, self.device)
-        notes = [f"packed {packed} of {linears} linear layers"] * bool(packed) + [slow] * bool(slow)
-        return Loaded(model=model, weight_bytes=weight_bytes, notes=tuple(notes))
+        notes = (f"packed {packed} of {linears} linear layers",) if packed else ()
+        return Loaded(model=model, weight_bytes=weight_bytes, notes=notes)
 
     def _load_quantized(self, resolved: Resolved, dtype: str, prefill: Prefill) -> Loaded:
         if self.device_map:
@@ -116,10 +120,9 @@ class HFEngine:
         )
         if self.packed and self.device == "cpu":
             pack(found.model)
-        slow = lacks_kernels(found.model.dtype, self.device)
         return Loaded(
             model=found.model,
             weight_bytes=found.bytes_held,
-            notes=(*found.notes, *([slow] if slow else [])),
+            notes=found.notes,
             bytes_per_token=read_bytes(found.model),
         )

@@ -100,22 +100,15 @@ class EngineLM(TemplateLM):
             text, settings = request.args
             prompt = Prompt(id=_place_name(request), ids=tuple(self.tok_encode(text)), text=text)
             groups.setdefault(_sampling(settings), []).append((request, prompt))
+        texts: dict[Place, str] = {}
         for sampling, group in groups.items():
             group.sort(key=lambda pair: -len(pair[1].ids))
-            for first in range(0, len(group), self.batch_size):
-                some = group[first : first + self.batch_size]
-                prompts = [prompt for _, prompt in some]
-                answers = self.decoder.generate(prompts, sampling, batch_size=self.batch_size)
-                for (request, prompt), answer in zip(some, answers, strict=True):
-                    self.asked[_place(request)] = Asked(prompt=prompt, generation=answer)
-        return [self._cut(request) for request in requests]
-
-    def _cut(self, request: Instance) -> str:
-        """An answer up to the first of its stop strings, which the engine leaves in."""
-        answer = self.asked[_place(request)].generation
-        text = "" if answer is None else answer.text
-        stops = [text.index(stop) for stop in _sampling(request.args[1]).stop if stop in text]
-        return text[: min(stops)] if stops else text
+            prompts = [prompt for _, prompt in group]
+            answers = self.decoder.generate(prompts, sampling, batch_size=self.batch_size)
+            for (request, prompt), answer in zip(group, answers, strict=True):
+                self.asked[_place(request)] = Asked(prompt=prompt, generation=answer)
+                texts[_place(request)] = _cut(answer.text, sampling.stop)
+        return [texts[_place(request)] for request in requests]
 
     def loglikelihood(self, requests: list[Instance], disable_tqdm: bool = False) -> list[tuple[float, bool]]:
         """Summed log-probability of each continuation, and whether it is the likeliest token by token."""
@@ -155,6 +148,11 @@ def _place(request: Instance) -> Place:
 
 def _place_name(request: Instance) -> str:
     return f"{request.task_name} {request.doc_id}"
+
+
+def _cut(text: str, stop: Sequence[str]) -> str:
+    """An answer up to the first of its stop strings, which the engine leaves in."""
+    return text[: min((text.index(one) for one in stop if one in text), default=len(text))]
 
 
 def _sampling(asked: dict[str, Any]) -> Sampling:

@@ -14,7 +14,7 @@ import numpy as np
 from specq.evals import metrics, texts
 from specq.evals.items import Item
 from specq.evals.metric import Metric
-from specq.stats.floor import against_floor
+from specq.stats.floor import against_floor, one_sided
 from specq.stats.power import items_needed, provable_margin
 
 FLIP_RATES = (0.02, 0.05, 0.1, 0.2)
@@ -98,7 +98,7 @@ def describe(
     clusters = Counter(item.cluster for item in items)
     fitting = {name: len(items) - len(metrics.misfits(metrics.make(name), items)) for name in metrics.NAMES}
     binary = None if metric is None else metric.binary
-    provable = () if binary is False else tuple(_provable(items, rate, margin) for rate in FLIP_RATES)
+    provable = () if binary is False else _provable(len(items), len(clusters), margin)
     return Description(
         file=str(path),
         items=len(items),
@@ -128,7 +128,7 @@ def least_margin(items: int) -> float:
 
     It is the verdict's own one-sided 95 % bound for no flips among them, between 2 / n and 3 / n for many.
     """
-    return -against_floor(0, 0, items, 1.0).bounds.low
+    return -one_sided(0, 0, items).low
 
 
 def least_items(margin: float) -> int:
@@ -176,15 +176,22 @@ def _notes(items: int, clusters: int, margin: float | None, binary: bool | None)
         yield f"items of a cluster are no independent evidence: between {clusters} and {items} items count"
 
 
-def _provable(items: Sequence[Item], rate: float, margin: float | None) -> Provable:
-    clusters = len({item.cluster for item in items})
+def _provable(items: int, clusters: int, margin: float | None) -> tuple[Provable, ...]:
+    fewest = None if margin is None else least_items(margin)
 
-    def least(count: int) -> float:
+    def least(count: int, rate: float) -> float:
         # The formula knows only the expected flips, and is too hopeful where hardly one is expected.
-        return min(1.0, max(float(provable_margin(count, rate)), least_margin(count)))
+        return min(1.0, max(provable_margin(count, rate), least_margin(count)))
 
-    needed = None if margin is None else max(int(items_needed(margin, rate)), least_items(margin))
-    return Provable(flip_rate=rate, margin=least(len(items)), margin_clustered=least(clusters), items_needed=needed)
+    return tuple(
+        Provable(
+            flip_rate=rate,
+            margin=least(items, rate),
+            margin_clustered=least(clusters, rate),
+            items_needed=None if margin is None or fewest is None else max(items_needed(margin, rate), fewest),
+        )
+        for rate in FLIP_RATES
+    )
 
 
 def _lengths(counts: Sequence[int]) -> Lengths:

@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from specq.core import text_lines
 from specq.core.errors import PromptError, nearest
 from specq.evals import strict_json
 from specq.evals.item_values import (
@@ -84,10 +85,7 @@ def load(path: Path) -> tuple[Item, ...]:
             what was given and what is allowed.
     """
     found: dict[str, Item] = {}
-    # Only a newline ends a line: JSON strings may hold the other separators that splitlines cuts at.
-    for number, line in enumerate(_text(path).split("\n"), start=1):
-        if not line.strip():
-            continue
+    for number, line in text_lines.numbered(_text(path)):
         try:
             item = read_line(line, number)
         except ValueError as error:
@@ -103,12 +101,9 @@ def load(path: Path) -> tuple[Item, ...]:
 
 def _text(path: Path) -> str:
     try:
-        return path.read_bytes().decode("utf-8-sig")
+        return text_lines.read(path)
     except FileNotFoundError as error:
         raise PromptError(f"{path}: no such file; name a JSONL file of items") from error
-    except UnicodeDecodeError as error:
-        line = path.read_bytes()[: error.start].count(b"\n") + 1
-        raise PromptError(f"{path}:{line}: not UTF-8 text; save the file as UTF-8") from error
     except (OSError, ValueError) as error:
         raise PromptError(f"{path}: cannot be read ({error}); name a JSONL file of items") from error
 

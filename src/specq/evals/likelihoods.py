@@ -38,10 +38,9 @@ def choice(options: Choice, item: Item, answer: tuple[Continuation, ...]) -> Sco
     if [one.text for one in answer] != list(item.choices):
         raise ValueError(f"item {item.id}: the continuations are not the item's choices in their order")
     assert item.right is not None
-    values = [normalised(one, options.normalise) for one in answer]
-    if (bad := next((i for i, value in enumerate(values) if value is None), None)) is not None:
-        return failed(_unusable(answer[bad]))
-    numbers = [value for value in values if value is not None]
+    if unusable := _unusable(answer):
+        return failed(unusable)
+    numbers = [normalised(one, options.normalise) for one in answer]
     others = [(value, i) for i, value in enumerate(numbers) if i != item.right]
     best, place = max(others)
     if numbers[item.right] > best:
@@ -59,18 +58,19 @@ def loglikelihood(options: Loglikelihood, item: Item, answer: tuple[Continuation
     """The log-probability of the reference, in nats; of several references the likeliest."""
     if [one.text for one in answer] != list(item.texts):
         raise ValueError(f"item {item.id}: the continuations are not the reference's texts in their order")
-    values = [normalised(one, options.normalise) for one in answer]
-    if (bad := next((i for i, value in enumerate(values) if value is None), None)) is not None:
-        return failed(_unusable(answer[bad]))
-    return Score(value=max(value for value in values if value is not None))
+    if unusable := _unusable(answer):
+        return failed(unusable)
+    return Score(value=max(normalised(one, options.normalise) for one in answer))
 
 
-def normalised(scored: Continuation, how: Normalise) -> float | None:
-    """A continuation's log-probability, whole or by character or token; None where it is no finite number."""
-    if not math.isfinite(scored.logprob) or scored.logprob > _ROUNDING or scored.tokens < 1:
-        return None
+def normalised(scored: Continuation, how: Normalise) -> float:
+    """A continuation's log-probability, whole or by character or token."""
     return scored.logprob / {"none": 1, "characters": len(scored.text), "tokens": scored.tokens}[how]
 
 
-def _unusable(scored: Continuation) -> str:
-    return f"log-probability {scored.logprob} over {scored.tokens} tokens of {quoted(scored.text)}"
+def _unusable(answer: tuple[Continuation, ...]) -> str:
+    """The first continuation whose log-probability is no such number, in words; "" where all are."""
+    for one in answer:
+        if not math.isfinite(one.logprob) or one.logprob > _ROUNDING or one.tokens < 1:
+            return f"log-probability {one.logprob} over {one.tokens} tokens of {quoted(one.text)}"
+    return ""

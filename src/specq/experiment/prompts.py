@@ -12,9 +12,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from specq.core import text_lines
 from specq.core.errors import PromptError, nearest
+from specq.evals.item_values import ROLES
 
-ROLES = ("system", "user", "assistant")
 _OWN_KEYS = ("id", "messages", "prompt", "tags")
 _SPEC_BENCH_KEYS = ("question_id", "category", "turns", "reference")
 _MESSAGE_KEYS = ("role", "content")
@@ -45,10 +46,7 @@ def load(path: Path, limit: int | None = None) -> tuple[Item, ...]:
             names file and line.
     """
     items: dict[str, tuple[int, Item]] = {}
-    # Only a newline ends a line: JSON strings may hold the other separators that splitlines cuts at.
-    for number, line in enumerate(_text(path).split("\n"), start=1):
-        if not line.strip():
-            continue
+    for number, line in text_lines.numbered(_text(path)):
         item = _item(line, where=f"{path}:{number}")
         if item.id in items:
             raise PromptError(f'{path}:{number}: id "{item.id}" stands in line {items[item.id][0]} too; ids are unique')
@@ -60,12 +58,9 @@ def load(path: Path, limit: int | None = None) -> tuple[Item, ...]:
 
 def _text(path: Path) -> str:
     try:
-        return path.read_bytes().decode("utf-8-sig")
+        return text_lines.read(path)
     except FileNotFoundError as error:
         raise PromptError(f"{path}: no such file; set workload.prompts to a JSONL file of prompts") from error
-    except UnicodeDecodeError as error:
-        line = path.read_bytes()[: error.start].count(b"\n") + 1
-        raise PromptError(f"{path}:{line}: not UTF-8 text; save the file as UTF-8") from error
     except (OSError, ValueError) as error:
         raise PromptError(f"{path}: cannot be read ({error}); set workload.prompts to a JSONL file") from error
 

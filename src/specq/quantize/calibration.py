@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from specq.core import hashes
+from specq.core import hashes, text_lines
 from specq.core.errors import PromptError, nearest
 from specq.models.tokenizers import FIXED_DATE
 from specq.quantize.audited import CalibrationUsed
@@ -78,20 +78,17 @@ def read(path: Path) -> list[Text]:
         PromptError: the file cannot be read or is empty, or a line is wrong; the message names its number.
     """
     try:
-        content = path.read_bytes().decode("utf-8-sig")
-    except UnicodeDecodeError as error:
-        line = path.read_bytes()[: error.start].count(b"\n") + 1
-        raise PromptError(f"{path}:{line}: not UTF-8 text; save the file as UTF-8") from error
+        content = text_lines.read(path)
     except OSError as error:
         why = "no such file" if isinstance(error, FileNotFoundError) else str(error.strerror)
         raise PromptError(f"{path}: {why}; give --calibration a file of texts, or self") from error
-    lines = content.split("\n")
-    first = next((line for line in lines if line.strip()), "")
+    lines = list(text_lines.numbered(content))
+    first = lines[0][1] if lines else ""
     # Plain text may begin with a bracket; a file that calls itself JSONL may not.
     if path.suffix in (".jsonl", ".json") or first.lstrip().startswith('{"'):
-        texts: list[Text] = [_text(line, f"{path}:{n}") for n, line in enumerate(lines, start=1) if line.strip()]
+        texts: list[Text] = [_text(line, f"{path}:{number}") for number, line in lines]
     else:
-        texts = list(_paragraphs(lines))
+        texts = list(_paragraphs(content.split("\n")))
     if not texts:
         raise PromptError(f"{path}: no texts in it; write one JSON object a line with text, prompt or messages")
     return texts
