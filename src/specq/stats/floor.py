@@ -6,7 +6,7 @@ lies below -m, and undecided in between. A large p-value of "no difference" prov
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal
 
 from specq.stats.paired import Bounds, bonett_price, tango
@@ -41,27 +41,36 @@ def against_floor(b: int, c: int, n: int, margin: float) -> Held:
     Raises:
         ValueError: the margin is no share from 0 to 1, there are no items, or the counts do not fit.
     """
+    found = held(one_sided(b, c, n), b, c, n, margin)
+    return replace(found, more_items=_more(b, c, n, margin)) if found.outcome == "undecided" else found
+
+
+def held(bounds: Bounds, b: int, c: int, n: int, margin: float) -> Held:
+    """Hold one-sided bounds against a margin; `b` of `n` items got worse and `c` better. No forecast of items is made.
+
+    Raises:
+        ValueError: the margin is no share from 0 to 1.
+    """
     if not 0 <= margin <= 1:
         raise ValueError(f"margin = {margin}: allowed is a share from 0 to 1; 0.02 is 2 points")
-    bounds = one_sided(b, c, n)
     outcome: Outcome = "undecided"
     if bounds.low > -margin:
         outcome = "keep"
     elif bounds.high < -margin:
         outcome = "reject"
-    more = _more(b, c, n, margin) if outcome == "undecided" else None
-    return Held(outcome=outcome, margin=margin, bounds=bounds, b=b, c=c, n=n, more_items=more)
+    return Held(outcome=outcome, margin=margin, bounds=bounds, b=b, c=c, n=n, more_items=None)
 
 
-def one_sided(b: int, c: int, n: int) -> Bounds:
-    """Both one-sided 95 % bounds of (c - b) / n, each by the formula that errs least on its side.
+def one_sided(b: int, c: int, n: int, level: float = 0.95) -> Bounds:
+    """Both one-sided bounds of (c - b) / n at a level, each by the formula that errs least on its side.
 
     Where flips go one way the law is skewed: over 50 to 1000 items and margins of 0.5 to 10 points, with other flips of
     0 to 20 %, a lever that lies at the margin is kept by the lower bound of Tango's corrected interval in at most 5.3 %
     of studies (by Bonett and Price's in up to 9.7 %), and rejected by the upper bound of Bonett and Price's in at most
     5 % (by Tango's in up to 8.9 %). These are exact, by enumeration.
     """
-    low, high = tango(b, c, n, level=0.9, correction=0.125).low, bonett_price(b, c, n, level=0.9).high
+    two = 2 * level - 1
+    low, high = tango(b, c, n, level=two, correction=0.125).low, bonett_price(b, c, n, level=two).high
     return Bounds(value=(c - b) / n, low=low, high=max(low, high), method="tango below, bonett-price above")
 
 

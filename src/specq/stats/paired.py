@@ -2,7 +2,7 @@
 
 `b` counts items that went from right to wrong, `c` those from wrong to right, among `n` items; the difference is
 (c - b) / n, the lever's share right less the baseline's. Items are independent here; those that share a document
-are not.
+are not, and belong to `clustered`.
 """
 
 from __future__ import annotations
@@ -64,10 +64,16 @@ def wilson(right: int, n: int, level: float = 0.95) -> Bounds:
     """
     if not 0 <= right <= n or n == 0:
         raise ValueError(f"{right} of {n} items: allowed is 0 up to all of at least one")
-    z2, share = _z(level) ** 2, right / n
+    low, high = wilson_ends(right / n, n, level)
+    return Bounds(value=right / n, low=low, high=high, method="wilson")
+
+
+def wilson_ends(share: float, n: float, level: float = 0.95) -> tuple[float, float]:
+    """The ends of `wilson` for a share of n items, which may be no whole number: items that count for fewer."""
+    z2 = _z(level) ** 2
     centre = (share + z2 / (2 * n)) / (1 + z2 / n)
     half = math.sqrt(z2 * (share * (1 - share) / n + z2 / (4 * n * n))) / (1 + z2 / n)
-    return Bounds(value=share, low=max(0.0, centre - half), high=min(1.0, centre + half), method="wilson")
+    return max(0.0, centre - half), min(1.0, centre + half)
 
 
 def bonett_price(b: int, c: int, n: int, level: float = 0.95) -> Bounds:
@@ -85,8 +91,13 @@ def bonett_price(b: int, c: int, n: int, level: float = 0.95) -> Bounds:
     return Bounds(value=(c - b) / n, low=float(low[0]), high=float(high[0]), method="bonett-price")
 
 
-def bonett_price_many(b: np.ndarray, c: np.ndarray, n: int, level: float = 0.95) -> tuple[np.ndarray, np.ndarray]:
-    """The ends of `bonett_price` for many pairs of counts among n items at once: two arrays of the counts' shape."""
+def bonett_price_many(
+    b: np.ndarray, c: np.ndarray, n: int | np.ndarray, level: float = 0.95
+) -> tuple[np.ndarray, np.ndarray]:
+    """The ends of `bonett_price` for many pairs of counts among n items at once: two arrays of the counts' shape.
+
+    n may be an array of that shape, and counts need not be whole: `clustered` divides them by a design effect.
+    """
     worse, better = (b + 1) / (n + 2), (c + 1) / (n + 2)
     centre = better - worse
     half = _z(level) * np.sqrt((worse + better - centre**2) / (n + 2))
@@ -108,9 +119,9 @@ def tango(b: int, c: int, n: int, level: float = 0.95, correction: float = 0.0) 
 
 
 def tango_many(
-    b: np.ndarray, c: np.ndarray, n: int, level: float = 0.95, correction: float = 0.0
+    b: np.ndarray, c: np.ndarray, n: int | np.ndarray, level: float = 0.95, correction: float = 0.0
 ) -> tuple[np.ndarray, np.ndarray]:
-    """The ends of `tango` for many pairs of counts among n items at once: two arrays of the counts' shape."""
+    """The ends of `tango` for many pairs of counts among n items at once; counts and n as in `bonett_price_many`."""
     z = _z(level)
     estimate = (c - b) / n
     # The statistic falls as the hypothetical difference grows: -z lies above the estimate and z below.
@@ -120,7 +131,7 @@ def tango_many(
 
 
 def _crossing(
-    b: np.ndarray, c: np.ndarray, n: int, z: float, shift: float, left: np.ndarray, right: np.ndarray
+    b: np.ndarray, c: np.ndarray, n: int | np.ndarray, z: float, shift: float, left: np.ndarray, right: np.ndarray
 ) -> np.ndarray:
     """Where the statistic takes the value z, by halving [left, right], within which it falls."""
     for _ in range(_HALVINGS):
@@ -130,7 +141,7 @@ def _crossing(
     return (left + right) / 2
 
 
-def _score(b: np.ndarray, c: np.ndarray, n: int, difference: np.ndarray, shift: float) -> np.ndarray:
+def _score(b: np.ndarray, c: np.ndarray, n: int | np.ndarray, difference: np.ndarray, shift: float) -> np.ndarray:
     """Tango's statistic of "the difference is `difference`", its variance by restricted maximum likelihood."""
     first = 2.0 * n
     second = -(b + c) + (2.0 * n - (c - b)) * difference
@@ -141,7 +152,7 @@ def _score(b: np.ndarray, c: np.ndarray, n: int, difference: np.ndarray, shift: 
     off = (c - b) - n * difference + shift
     with np.errstate(divide="ignore", invalid="ignore"):
         found = off / np.sqrt(variance)
-    return np.where(variance > 0, found, np.where(off == 0, 0.0, np.sign(off) * np.inf))
+        return np.where(variance > 0, found, np.where(off == 0, 0.0, np.sign(off) * np.inf))
 
 
 def _z(level: float) -> float:
