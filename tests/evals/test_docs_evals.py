@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import inspect
 import json
+from pathlib import Path
 from typing import Any
 
 import pytest
 from eval_items import item
 
 from doc_pages import blocks, chapters, page, rows
-from specq.evals import items, metrics
+from specq.evals import items, metrics, tasks
 from specq.evals.metric import Continuation
 
 PAGE = page("docs/evals.md")
@@ -66,3 +68,18 @@ def test_an_example_scores_something_else(name: str, example: dict[str, Any]) ->
 
 def test_a_metric_has_no_example() -> None:
     assert {title for title, _ in EXAMPLES} == set(metrics.NAMES)
+
+
+def test_a_task_in_the_docs_cannot_be_loaded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, own_cache: None) -> None:
+    chapter = TOLD["Tasks of lm-eval"]
+    ((_, text),) = blocks(chapter, "yaml")
+    row = {"country": "France", "cities": ["Rome", "Paris"], "right": 1}
+    (tmp_path / "capitals.jsonl").write_text(json.dumps(row) + "\n")
+    (tmp_path / "capitals.yaml").write_text(text)
+    monkeypatch.chdir(tmp_path)
+    task = tasks.load_task("capitals.yaml")
+    assert task.ids == ("capitals 0",)
+    assert (task.reading.metric, task.reading.binary) == ("acc", True)
+    told = [row[0].strip("`") for row in rows(chapter)]
+    assert told == [name for name in inspect.signature(tasks.load_task).parameters if name != "name"]
+    assert f"`{tasks.FEWSHOT_SEED}`" in chapter

@@ -21,6 +21,10 @@ from specq.models.tokenizers import render
 
 # lm-eval's own default where a task does not say how long an answer may be.
 MAX_NEW_TOKENS = 256
+# What lm-eval takes for the number of new tokens, the first that is given.
+_LENGTHS = ("max_gen_toks", "max_new_tokens", "max_tokens", "max_completion_tokens")
+# Greedy answers are the same whatever these are.
+_OF_SAMPLING = ("top_p", "top_k", "min_p")
 Place = tuple[str, int, int]
 
 
@@ -34,14 +38,17 @@ class Asked:
 
 
 class EngineLM(TemplateLM):
-    """One arm as lm-eval sees it. `asked` maps (task, document, request) to what the model saw and said."""
+    """One arm as lm-eval sees it.
+
+    `asked` maps (task, document, request) to what the model saw and said, `templated` a template's texts to their ids.
+    """
 
     def __init__(self, target: LoadedTarget, decoder: Decoder, tokenizer: Any, *, batch_size: int = 8) -> None:
         super().__init__()
         self.target, self.decoder, self.tokenizer = target, decoder, tokenizer
         self.batch_size = batch_size
         self.asked: dict[Place, Asked] = {}
-        self._templated: dict[str, tuple[int, ...]] = {}
+        self.templated: dict[str, tuple[int, ...]] = {}
 
     @property
     def eot_token_id(self) -> int:
@@ -63,7 +70,7 @@ class EngineLM(TemplateLM):
         """
         rendered = render(self.tokenizer, prompt)
         if not isinstance(prompt, str):
-            self._templated[rendered.text] = rendered.ids
+            self.templated[rendered.text] = rendered.ids
         return rendered.text
 
     def apply_chat_template(self, chat_history: list[dict[str, str]], add_generation_prompt: bool = True) -> str:
@@ -76,14 +83,14 @@ class EngineLM(TemplateLM):
         """Ids of a text as specq renders it, or as it was rendered before."""
         if add_special_tokens is not None:
             return list(self.tokenizer(string, add_special_tokens=add_special_tokens)["input_ids"])
-        return list(self._templated.get(string) or render(self.tokenizer, string).ids)
+        return list(self.templated.get(string) or render(self.tokenizer, string).ids)
 
     def _encode_pair(self, context: str, continuation: str) -> tuple[list[int], list[int]]:
         """Ids of the context as it is asked, and of what follows.
 
         A blank at the end of a plain context belongs to the first word after it; a template ends where it ends.
         """
-        if context not in self._templated and (bare := context.rstrip(" ")):
+        if context not in self.templated and (bare := context.rstrip(" ")):
             context, continuation = bare, context[len(bare) :] + continuation
         head = self.tok_encode(context)
         special = head != self.tok_encode(context, add_special_tokens=False)
@@ -98,24 +105,24 @@ class EngineLM(TemplateLM):
         groups: dict[Sampling, list[tuple[Instance, Prompt]]] = {}
         for request in requests:
             text, settings = request.args
-            prompt = Prompt(id=_place_name(request), ids=tuple(self.tok_encode(text)), text=text)
-            groups.setdefault(_sampling(settings), []).append((request, prompt))
+            prompt = Prompt(id=place_name(request), ids=tuple(self.tok_encode(text)), text=text)
+            groups.setdefault(sampling_of(settings), []).append((request, prompt))
         texts: dict[Place, str] = {}
         for sampling, group in groups.items():
             group.sort(key=lambda pair: -len(pair[1].ids))
             prompts = [prompt for _, prompt in group]
             answers = self.decoder.generate(prompts, sampling, batch_size=self.batch_size)
             for (request, prompt), answer in zip(group, answers, strict=True):
-                self.asked[_place(request)] = Asked(prompt=prompt, generation=answer)
-                texts[_place(request)] = _cut(answer.text, sampling.stop)
-        return [texts[_place(request)] for request in requests]
+                self.asked[place_of(request)] = Asked(prompt=prompt, generation=answer)
+                texts[place_of(request)] = _cut(answer.text, sampling.stop)
+        return [texts[place_of(request)] for request in requests]
 
     def loglikelihood(self, requests: list[Instance], disable_tqdm: bool = False) -> list[tuple[float, bool]]:
         """Summed log-probability of each continuation, and whether it is the likeliest token by token."""
         pairs = [self._encode_pair(*self._with_context(*request.args)) for request in requests]
         for request, (head, tail) in zip(requests, pairs, strict=True):
-            prompt = Prompt(id=_place_name(request), ids=tuple(head), text=request.args[0])
-            self.asked[_place(request)] = Asked(prompt=prompt, continuation_tokens=len(tail))
+            prompt = Prompt(id=place_name(request), ids=tuple(head), text=request.args[0])
+            self.asked[place_of(request)] = Asked(prompt=prompt, continuation_tokens=len(tail))
         return self._loglikelihood_tokens(
             [(request.args, *pair) for request, pair in zip(requests, pairs, strict=True)]
         )
@@ -138,15 +145,17 @@ class EngineLM(TemplateLM):
         return [found[place] for place in range(len(requests))]
 
     def loglikelihood_rolling(self, requests: list[Instance], disable_tqdm: bool = False) -> list[float]:
-        """Log-probability of whole texts; one that does not fit the context is refused, never cut into windows."""
-        raise Unsupported("tasks that score whole texts by a rolling window are not in this version")
+        """No user's set asks for this."""
+        raise Unsupported("only tasks of lm-eval score whole texts by a rolling window")
 
 
-def _place(request: Instance) -> Place:
+def place_of(request: Instance) -> Place:
+    """Task, document and request."""
     return str(request.task_name), int(request.doc_id or 0), request.idx
 
 
-def _place_name(request: Instance) -> str:
+def place_name(request: Instance) -> str:
+    """The name of a request's item."""
     return f"{request.task_name} {request.doc_id}"
 
 
@@ -155,13 +164,15 @@ def _cut(text: str, stop: Sequence[str]) -> str:
     return text[: min((text.index(one) for one in stop if one in text), default=len(text))]
 
 
-def _sampling(asked: dict[str, Any]) -> Sampling:
+def sampling_of(asked: dict[str, Any]) -> Sampling:
     """A task's generation settings. What is not greedy is refused: one draw an item is no measurement."""
-    known = {"until", "max_gen_toks", "do_sample", "temperature"}
+    known = {"until", "do_sample", "temperature", "num_beams", *_LENGTHS, *_OF_SAMPLING}
     if surplus := sorted(set(asked) - known):
         raise Unsupported(f"generation_kwargs {', '.join(surplus)}: allowed are {', '.join(sorted(known))}")
-    if asked.get("do_sample") or asked.get("temperature"):
-        raise Unsupported("generation_kwargs ask for sampling: evaluations are greedy in this version")
+    # A temperature beside do_sample: false says nothing.
+    if asked.get("do_sample", float(asked.get("temperature") or 0) > 0) or asked.get("num_beams", 1) != 1:
+        raise Unsupported("generation_kwargs ask for sampling or beams: evaluations are greedy in this version")
     until = asked.get("until") or ()
     stop = (until,) if isinstance(until, str) else tuple(until)
-    return Sampling(max_new_tokens=int(asked.get("max_gen_toks", MAX_NEW_TOKENS)), stop=tuple(filter(None, stop)))
+    length = next((asked[key] for key in _LENGTHS if asked.get(key) is not None), MAX_NEW_TOKENS)
+    return Sampling(max_new_tokens=int(length), stop=tuple(filter(None, stop)))

@@ -66,7 +66,7 @@ def _function(name: str, path: Path, wanted: str) -> Callable[[str, dict[str, An
     try:
         spec.loader.exec_module(module)
     except (Exception, SystemExit) as error:
-        raise ConfigError(f'metric "{name}": {path} raises {_said(error)}') from error
+        raise ConfigError(f'metric "{name}": {path} raises {said(error)}') from error
     found = getattr(module, wanted, None)
     if not callable(found):
         known = [key for key, value in vars(module).items() if inspect.isfunction(value) and not key.startswith("_")]
@@ -83,7 +83,7 @@ def _judge(function: Callable[[str, dict[str, Any]], Any], item: Item, answer: s
     try:
         value = function(answer, copy.deepcopy(item.given))
     except (Exception, SystemExit) as error:  # noqa: BLE001 - counted and shown with the item, which fails
-        return failed(_said(error))
+        return failed(said(error))
     if not isinstance(value, bool | int | float) or not math.isfinite(value):
         return failed(f"returned {repr(value)[:_SHOWN]}, allowed is a bool or a finite number")
     if binary and value not in (0, 1):
@@ -91,7 +91,8 @@ def _judge(function: Callable[[str, dict[str, Any]], Any], item: Item, answer: s
     return Score(value=float(value))
 
 
-def _said(error: BaseException) -> str:
+def said(error: BaseException) -> str:
+    """What an error of the user's code says, in one line."""
     words = " ".join(str(error).split())
     return f"{type(error).__name__}: {words}"[:_SHOWN] if words else type(error).__name__
 

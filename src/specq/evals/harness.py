@@ -6,7 +6,7 @@ comes between. Nothing is cached, for lm-eval's caches do not ask which model th
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -129,18 +129,25 @@ def _need_room(
 ) -> None:
     if context is None:
         return
-    long = {}
+    need = {}
     for item, text, texts in zip(items, asked, follow, strict=True):
         more = max((len(model.tok_encode(one, add_special_tokens=False)) for one in texts), default=None)
-        need = len(model.tok_encode(text)) + (settings.max_new_tokens if more is None else more)
-        if need > context:
-            long[item.id] = need
+        need[item.id] = len(model.tok_encode(text)) + (settings.max_new_tokens if more is None else more)
+    refuse_long(need, context, "shorten them, or set max_new_tokens lower")
+
+
+def refuse_long(need: Mapping[str, int], context: int | None, advice: str) -> None:
+    """Do nothing where all items fit the context with their answers; `need` counts tokens by item.
+
+    Raises:
+        PromptError: how many do not, and which.
+    """
+    long = {} if context is None else {name: tokens for name, tokens in need.items() if tokens > context}
     if long:
-        named = ", ".join(f'"{name}" ({need})' for name, need in list(long.items())[:_SHOWN])
+        named = ", ".join(f'"{name}" ({tokens})' for name, tokens in list(long.items())[:_SHOWN])
         raise PromptError(
-            f"{len(long)} of {len(items)} items need more tokens with their answers than the model's context of "
-            f"{context}: {named}{' and more' if len(long) > _SHOWN else ''}; nothing is truncated: shorten them, or "
-            "set max_new_tokens lower"
+            f"{len(long)} of {len(need)} items need more tokens with their answers than the model's context of "
+            f"{context}: {named}{' and more' if len(long) > _SHOWN else ''}; nothing is truncated: {advice}"
         )
 
 
