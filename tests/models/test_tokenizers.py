@@ -94,6 +94,14 @@ def test_folder_without_a_tokenizer_gets_one_line(tmp_path):
         assert "\n" not in str(caught.value)
 
 
+def test_a_config_that_contradicts_itself_passes_for_a_missing_tokenizer(tmp_path):
+    folder = llama_folder(tmp_path / "m", layer_types=["full_attention"] * 7)
+    word_tokenizer().save_pretrained(folder)
+    with pytest.raises(ModelError, match=r"does not accept .*config\.json \(.*number of `layer_types` \(7\)") as caught:
+        load(resolve(str(folder)))
+    assert "tokenizer" not in str(caught.value)
+
+
 def test_saved_tokenizer_loads_with_its_template(tmp_path):
     folder = llama_folder(tmp_path / "m")
     tokenizer = word_tokenizer()

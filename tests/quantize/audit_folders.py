@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import json
 import shutil
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+import older_folders
 import torch
 import transformers
 from safetensors.torch import load_file, save_file
@@ -107,25 +109,27 @@ def edit(path: Path, change: Callable[[dict[str, Any]], None]) -> None:
     path.write_text(json.dumps(values), encoding="utf-8")
 
 
-def older(plain: Path, out: Path, method: str) -> Path:
-    """A 4-bit gptq or awq folder as their own tools lay it out, with groups of 32 and integers drawn at random."""
+def older(plain: Path, out: Path, method: str, *, bits: int = 4, group: int = 32, **how: Any) -> Path:
+    """The source as a gptq or awq folder, rounded to nearest; `how` goes to older_folders.
+
+    "shuffled": columns are grouped in an order of their own; "version" 2: zero points are stored as they are.
+    """
+    symmetric, version = bool(how.get("symmetric", method == "gptq")), int(how.get("version", 1))
 
     def pack(held: dict[str, torch.Tensor]) -> None:
-        generator = torch.Generator().manual_seed(0)
         for name in [name for name in held if name.endswith("proj.weight")]:
-            rows, columns = held.pop(name).shape
-            shape = (columns // 8, rows) if method == "gptq" else (columns, rows // 8)
-            made: Mapping[str, torch.Tensor] = {
-                "qweight": torch.randint(0, 2**31 - 1, shape, generator=generator, dtype=torch.int32),
-                "qzeros": torch.zeros(columns // 32, rows // 8, dtype=torch.int32),
-                "scales": torch.full((columns // 32, rows), 0.01, dtype=torch.float16),
-            }
-            held |= {name.replace("weight", part): value for part, value in made.items()}
-            if method == "gptq":
-                held[name.replace("weight", "g_idx")] = torch.arange(columns, dtype=torch.int32) // 32
+            weight = held.pop(name)
+            order = None
+            if how.get("shuffled"):
+                order = np.random.default_rng(0).permutation(np.arange(weight.shape[1]) // group)
+            layer = older_folders.rounded(weight, bits, group, symmetric=symmetric, order=order)
+            made = older_folders.gptq(layer, bits, version=version) if method == "gptq" else older_folders.awq(layer)
+            held |= {name.replace("weight", part): value.contiguous() for part, value in made.items()}
 
-    told = {"quant_method": method, "bits": 4, "group_size": 32}
-    told |= {"sym": True, "desc_act": False} if method == "gptq" else {"zero_point": True, "version": "gemm"}
+    told: dict[str, Any] = {"quant_method": method, "bits": bits, "group_size": group}
+    told |= {"zero_point": not symmetric, "version": "gemm"} if method == "awq" else {"sym": symmetric}
+    told |= {"desc_act": bool(how.get("shuffled"))} if method == "gptq" else {}
+    told |= {"checkpoint_format": "gptq_v2"} if version == 2 else {}
     return changed(plain, out, tensors=pack, config=lambda values: values.update(quantization_config=told))
 
 

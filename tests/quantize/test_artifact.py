@@ -177,6 +177,14 @@ def test_a_folder_that_exists_is_written_over(llama, tmp_path, monkeypatch) -> N
     refused(llama, recipe(), tmp_path / "file" / "out", ConfigError, "cannot be written", monkeypatch)
 
 
+def test_a_folder_inside_the_model_is_written(llama, tmp_path, monkeypatch) -> None:
+    source = tmp_path / "source"
+    shutil.copytree(llama, source)
+    (tmp_path / "link").symlink_to(source)
+    for out in (source / "w4", source / "a" / "b", tmp_path / "link" / "w4"):
+        refused(source, recipe(), out, ConfigError, "inside the model's own folder.*name one beside it", monkeypatch)
+
+
 def test_a_group_that_does_not_divide_loads_the_model(llama, tmp_path, monkeypatch) -> None:
     refused(llama, recipe(group_size=64), tmp_path / "out", ConfigError, "does not divide.*allowed is 32", monkeypatch)
 

@@ -21,10 +21,10 @@ LAYERS = 14  # seven a layer
 
 # Format, bits, group, symmetry, effective bits (a 16-bit scale, or what the format says) and the start of the kernel.
 EXPECTED: dict[str, tuple[str, int | None, int | None, bool, float, str]] = {
-    "w4": ("pack-quantized", 4, 32, True, 4.5, "int4pack"),
-    "w4-asym": ("pack-quantized", 4, 32, False, 4.625, "int4pack"),
+    "w4": ("pack-quantized", 4, 32, True, 4.5, "int4pack (bfloat16, cpu or cuda)"),
+    "w4-asym": ("pack-quantized", 4, 32, False, 4.625, "int4pack (bfloat16, cpu or cuda)"),
     "w3": ("pack-quantized", 3, 32, True, 3.5, "no kernel here: 3 bits"),
-    "w8": ("pack-quantized", 8, 0, True, 8.222, "int8pack"),
+    "w8": ("pack-quantized", 8, 0, True, 8.222, "int8pack (bfloat16, cpu)"),
     "w8-groups": ("pack-quantized", 8, 32, True, 8.5, "no kernel here: 8 bits in groups"),
     "w8a8": ("int-quantized", 8, 0, True, 8.222, "no kernel here: int-quantized"),
     "fp8": ("float-quantized", 8, 0, True, 8.222, "no kernel here: float-quantized"),
@@ -190,12 +190,12 @@ def test_experts_or_their_gates_are_miscounted(tmp_path: Path, one_thread: None,
     assert not [note for note in found.notes if "predicted" in note]
     # transformers would run this folder with random experts.
     assert found.kl_mean is None
-    assert any("would draw them at random" in note for note in found.notes)
+    assert any("this folder names its experts otherwise than transformers reads them" in n for n in found.notes)
 
 
 @pytest.mark.parametrize(("method", "effective"), [("gptq", 4.625), ("awq", 4.625)])
 def test_an_older_format_is_not_read(folders: Folders, method: str, effective: float) -> None:
-    found = audit_folder(folders(method), folders("source"), forward=False)
+    found = audit_folder(folders(method), folders("source"))
     assert (found.format, found.bits, found.group_size) == (method, 4, 32)
     assert found.symmetric is (method == "gptq")
     assert (found.asked, len(found.quantized)) == (LAYERS, LAYERS)
@@ -203,7 +203,10 @@ def test_an_older_format_is_not_read(folders: Folders, method: str, effective: f
     assert found.bits_per_quantized_weight is not None
     assert effective <= found.bits_per_quantized_weight <= effective + 2 * index
     assert not [note for note in found.notes if "predicted" in note]
-    assert found.kernel == f"no kernel here: {method} runs on other engines"
+    assert found.kernel == "int4pack (bfloat16, cpu or cuda)"
+    assert found.kl_mean is not None
+    assert 1e-7 < found.kl_mean < 0.1
+    assert any("through specq's own reader" in note for note in found.notes)
 
 
 def test_a_source_that_was_quantized_before_is_not_told(folders: Folders, tmp_path: Path) -> None:

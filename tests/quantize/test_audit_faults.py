@@ -159,7 +159,7 @@ def test_a_loader_that_breaks_ends_in_a_traceback(
     def loaded(contents: object) -> object:
         raise UnboundLocalError("cannot access local variable 'model_dtype'")
 
-    monkeypatch.setattr(compare, "_loaded", loaded)
+    monkeypatch.setattr(compare, "opened", loaded)
     found = audit_folder(folders("w4"), folders("source"))
     assert any("no forward pass: UnboundLocalError" in note for note in found.notes)
     assert found.kl_mean is None

@@ -42,6 +42,18 @@ def test_rows_hide_what_went_wrong(audits: Audits) -> None:
     assert [value for label, value in rows(found) if label == "note"] == list(found.notes)
 
 
+def test_a_size_is_called_larger_that_is_smaller(audits: Audits) -> None:
+    found = audits("w4")
+
+    def shown(predicted: int) -> str:
+        return dict(rows(replace(found, disk_bytes=100_000, predicted_bytes=predicted)))["bytes on disk"]
+
+    assert shown(100_000) == "100,000 (as predicted)"
+    assert shown(100_010) == "100,000 (100,010 predicted, less than 0.1% away)"
+    assert shown(99_990) == "100,000 (99,990 predicted, less than 0.1% away)"
+    assert shown(101_000) == "100,000 (101,000 predicted, -1.0%)"
+
+
 def test_names_fold_where_more_than_a_number_differs() -> None:
     assert fold(["a.0.b", "a.1.b", "a.12.b", "a.0.c", "x2.b", "x3.b"]) == ["a.*.b (3)", "a.0.c", "x2.b", "x3.b"]
 

@@ -51,7 +51,7 @@ def test_bytes_that_are_no_text_are_read(tmp_path: Path) -> None:
     with pytest.raises(PromptError, match="no such file"):
         calibration.read(tmp_path / "none.txt")
     (tmp_path / "empty.txt").write_text("\n\n")
-    with pytest.raises(PromptError, match="no texts"):
+    with pytest.raises(PromptError, match=r"empty\.txt: the file is empty; allowed is plain text"):
         calibration.read(tmp_path / "empty.txt")
 
 
@@ -85,6 +85,12 @@ def test_too_few_tokens_for_the_columns_are_taken(tmp_path: Path) -> None:
     assert load(path, columns=200).used.tokens_used == 200
     with pytest.raises(PromptError, match=r"200 tokens.*201 are needed"):
         load(path, columns=201)
+
+
+def test_own_texts_that_are_too_short_are_called_a_file(tmp_path: Path) -> None:
+    path = write_texts(tmp_path / "scratch.jsonl", [{"text": sentence(0, 50)}])
+    with pytest.raises(PromptError, match=r"^calibration = self: 50 tokens.*raise samples, or give --calibration FILE"):
+        calibration.load(recipe(), path, tiny_models.tokenizer(), source="self", columns=51)
 
 
 def test_messages_get_a_second_bos_or_an_open_turn() -> None:

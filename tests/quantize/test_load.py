@@ -132,6 +132,9 @@ def test_columns_in_activation_order_run_on_the_kernel(folder, tmp_path):
     right = by_transformers(folder("w4"), torch.float32)
     scales = tensors[f"{name}.weight_scale"].float()
     tensors[f"{name}.weight_scale"] = tensors[f"{name}.weight_scale"].flip(1).contiguous()
+    for other in [one.removesuffix(".weight_packed") for one in tensors if one.endswith(".weight_packed")]:
+        columns = int(tensors[f"{other}.weight_shape"][1])
+        tensors[f"{other}.weight_g_idx"] = (torch.arange(columns) // 32).int()
     tensors[f"{name}.weight_g_idx"] = order.int()
     save_file(tensors, tmp_path / "model.safetensors", metadata={"format": "pt"})
     config = json.loads((folder("w4") / "config.json").read_text())

@@ -7,11 +7,12 @@ import json
 import numpy as np
 import packed_folders
 import pytest
+import quantize_sources
 import torch
 from safetensors.torch import load_file, save_file
 
 import tiny_models as tiny
-from specq.core.errors import ModelError, Unsupported
+from specq.core.errors import ConfigError, ModelError, Unsupported
 from specq.models import headers, refs
 from specq.quantize import artifact, mlx, mlx_bridge, recipes
 
@@ -169,3 +170,28 @@ def test_the_whole_way_to_an_artifact_breaks(tmp_path, one_thread):
     assert audit.kl_mean is not None
     assert audit.kl_mean < 1e-6
     assert audit.argmax_agreement == 1.0
+
+
+def test_what_the_folder_has_is_called_otherwise_or_contradicted(tmp_path, one_thread):
+    source = packed_folders.write(tmp_path / "ct", bits=8, group=0, symmetric=False, num_hidden_layers=1)
+    said: list[str] = []
+    made = artifact.make(str(source), RECIPE, tmp_path / "out", lambda *_: None, say=said.append)
+    assert made.words == "mlx-from-ct 8-bit, one scale a row, asymmetric"
+    assert f"quantizing by {made.words}" in said
+    assert artifact.read(tmp_path / "out").recipe == made.recipe
+    where = refs.resolve(str(source))
+    same = recipes.make({"method": "mlx-from-ct", "bits": 8, "group_size": 0, "symmetric": False})
+    assert artifact.key(same, where, "") == artifact.key(RECIPE, where, "")
+    for key, value, words in (("bits", 4, "has bits = 8"), ("group_size", 64, "= 0"), ("symmetric", True, "= false")):
+        wrong = recipes.make({"method": "mlx-from-ct", key: value})
+        with pytest.raises(ConfigError, match=rf"^{key} = .*{words}, and .* leave {key} out"):
+            artifact.make(str(source), wrong, tmp_path / "new", lambda *_: None)
+    assert not (tmp_path / "new").exists()
+
+
+def test_a_mixture_is_turned_over_under_names_that_mlx_lm_does_not_read(tmp_path, one_thread):
+    source = quantize_sources.save_mixture(tmp_path / "plain", "MixtralConfig", max_position_embeddings=64)
+    quantize_sources.quantize(source, tmp_path / "ct", [], method="rtn", group_size=32)
+    made = artifact.make(str(tmp_path / "ct"), RECIPE, tmp_path / "out", lambda *_: None)
+    assert made.audit is not None
+    assert made.audit.argmax_agreement == 1.0

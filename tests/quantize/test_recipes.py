@@ -62,6 +62,45 @@ def test_what_cannot_be_is_let_through() -> None:
             recipes.make(values)
 
 
+def test_bits_beside_a_mixture_are_ignored() -> None:
+    for bits, mix in ((4, "mixed_2_6"), (2, "mixed_4_6"), (6, "mixed_2_6")):
+        with pytest.raises(ConfigError, match="bits"):
+            recipes.make({"method": "mlx-mixed", "bits": bits, "mix": mix})
+    with pytest.raises(ConfigError, match=r'mixed_2_6" has 2 and 6 bits; leave bits out, or give mix = "mixed_4_6"'):
+        recipes.make({"method": "mlx-mixed", "bits": 4, "mix": "mixed_2_6"})
+    assert [recipes.make({"method": "mlx-mixed", "bits": bits}).mix for bits in (2, 3, 4)] == [
+        "mixed_2_6",
+        "mixed_3_6",
+        "mixed_4_6",
+    ]
+
+
+def test_what_a_folder_tells_is_made_up_before_it_is_read() -> None:
+    recipe = recipes.make({"method": "mlx-from-ct", "bits": 8})
+    assert recipe.words() == "mlx-from-ct, as the folder is"
+    assert recipe.to_json()["bits"] == 8
+    assert recipe.to_json().keys().isdisjoint({"group_size", "symmetric", "untold"})
+    assert recipes.make({"method": "rtn"}).untold == ()
+    for key in ("head", "embeddings"):
+        with pytest.raises(ConfigError, match=f"{key} = .*leave {key} out"):
+            recipes.make({"method": "mlx-from-ct", key: "quantize"})
+
+
+@pytest.mark.parametrize(
+    ("head", "embeddings", "tied", "ends"),
+    [
+        ("quantize", "keep", False, ", head too"),
+        ("quantize", "keep", True, "asymmetric"),
+        ("quantize", "quantize", False, ", embeddings and head too"),
+        ("keep", "quantize", True, ", embeddings and head too"),
+        ("keep", "quantize", False, ", embeddings too"),
+    ],
+)
+def test_a_head_is_called_quantized_that_is_kept(head: str, embeddings: str, tied: bool, ends: str) -> None:
+    recipe = recipes.make({"method": "mlx-rtn", "head": head, "embeddings": embeddings})
+    assert recipe.words(tied=tied).endswith(ends)
+
+
 def test_a_method_that_reads_text_goes_on_without_any() -> None:
     recipe = recipes.make({"method": "awq"})
     with pytest.raises(ConfigError, match="--calibration FILE"):

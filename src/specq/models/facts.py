@@ -107,7 +107,7 @@ def facts(resolved: Resolved) -> Facts:
     folder = resolved.folder
     config = headers.read_json(folder / "config.json")
     generation = headers.read_json(g) if (g := folder / "generation_config.json").is_file() else {}
-    tensors = {name: info for name, info in headers.tensors(folder).items() if not _is_buffer(name, info)}
+    tensors = {name: info for name, info in headers.tensors(folder).items() if not is_buffer(name, info)}
     hidden = size(config, "hidden_size", "n_embd", "d_model", "dim")
     vocab = size(config, "vocab_size")
     if not hidden or not vocab or not layers.count(config):
@@ -117,7 +117,7 @@ def facts(resolved: Resolved) -> Facts:
     head_dim = size(config, "head_dim") or hidden // heads
     kinds = layers.kinds(config)
     tied = _tied(config, tensors)
-    share, mixture_note = _active_share(config)
+    share, mixture_note = active_share(config)
     template = vocabulary.chat_template(folder)
     notes = [*resolved.notes, *mixture_note, *_layer_notes(config, kinds), *_eos_notes(config, generation)]
     stored: Counter[str] = Counter()
@@ -166,9 +166,14 @@ def _size(dtype: str) -> int:
     return DTYPE_BYTES[dtype]
 
 
-def _is_buffer(name: str, info: TensorInfo) -> bool:
+def is_buffer(name: str, info: TensorInfo) -> bool:
     """Old checkpoints carry causal masks and rotary tables, which are no weights."""
     return name.endswith(_BUFFERS) or (name.endswith(".attn.bias") and len(info.shape) == 4)
+
+
+def is_position(name: str) -> bool:
+    """Whether a tensor of that name is a table of positions, of which a token reads one row."""
+    return name.endswith(_POSITIONS)
 
 
 def _tied(config: Mapping[str, Any], tensors: Mapping[str, TensorInfo]) -> bool:
@@ -186,7 +191,7 @@ def _read(tensors: Mapping[str, TensorInfo], tied: bool, share: float) -> tuple[
     """Float elements, and bytes of packed integers, that one decode step reads."""
     floats, packed = 0.0, 0.0
     for name, info in _once(tensors, tied).items():
-        if name.endswith(_POSITIONS) or (name.endswith(_EMBEDDINGS) and not tied):
+        if is_position(name) or (name.endswith(_EMBEDDINGS) and not tied):
             continue
         part = share if ".experts." in name else 1.0
         if info.dtype in _FLOATS:
@@ -196,7 +201,8 @@ def _read(tensors: Mapping[str, TensorInfo], tied: bool, share: float) -> tuple[
     return floats, round(packed)
 
 
-def _active_share(config: Mapping[str, Any]) -> tuple[float, list[str]]:
+def active_share(config: Mapping[str, Any]) -> tuple[float, list[str]]:
+    """The share of a mixture's experts that a token reads, and a note that says so; 1 and none without experts."""
     total = first(config, "num_local_experts", "num_experts", "n_routed_experts")
     active = first(config, "num_experts_per_tok", "moe_topk", "moe_k")
     if not total or not active:

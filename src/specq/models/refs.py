@@ -13,6 +13,8 @@ from specq.models.check import PICKLES, check_folder
 
 __all__ = ["Resolved", "check_folder", "resolve"]
 
+BEFORE = "weights were quantized before: "
+"""How the note about a folder of quantized weights begins."""
 Kind = Literal["builtin", "folder", "gguf", "hub"]
 
 
@@ -111,5 +113,5 @@ def _notes(folder: Path) -> tuple[str, ...]:
         bits = given.get("bits") or given.get("num_bits")
         mlx = f"mlx {given.get('mode') or 'affine'}" if "group_size" in given else "an unnamed method"
         how = given.get("quant_method") or given.get("format") or mlx
-        notes.append(f"weights were quantized before: {how}" + (f", {bits} bits" if bits else ""))
+        notes.append(f"{BEFORE}{how}" + (f", {bits} bits" if bits else ""))
     return tuple(notes)

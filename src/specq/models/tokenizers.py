@@ -9,6 +9,7 @@ from typing import Any
 
 from specq.core import hashes
 from specq.core.errors import ModelError, PromptError, TokenizerMismatch
+from specq.models.configs import load_config
 from specq.models.quiet import quiet
 from specq.models.refs import Resolved
 
@@ -47,7 +48,7 @@ def load(resolved: Resolved) -> Any:
     """The transformers tokenizer of a model folder: local files only, no remote code.
 
     Raises:
-        ModelError: the folder has no tokenizer that transformers can read.
+        ModelError: the folder has no tokenizer that transformers can read, or a config.json that it does not accept.
     """
     from transformers import AutoTokenizer
 
@@ -55,6 +56,8 @@ def load(resolved: Resolved) -> Any:
         with quiet():
             return AutoTokenizer.from_pretrained(resolved.folder, local_files_only=True, trust_remote_code=False)
     except Exception as error:  # the tokenizers library raises bare Exception for a broken file
+        # transformers reads the config on its way to the tokenizer, and what is wrong there is no fault of this one.
+        load_config(resolved.folder)
         why = (str(error).strip() or type(error).__name__).splitlines()[0]
         raise ModelError(
             f"{resolved.folder} has no tokenizer that transformers can read ({why[:160]}): "

@@ -56,6 +56,12 @@ class Artifact:
     notes: tuple[str, ...]
     audit: QuantAudit | None
 
+    @property
+    def words(self) -> str:
+        """The recipe in words, as it was carried out."""
+        tied = self.audit is not None and self.audit.head == "tied"
+        return self.recipe.words(tied=tied)
+
     def to_json(self) -> dict[str, Any]:
         """All fields but the folder as plain values; `read` reads them back."""
         values = {**asdict(self), "recipe": self.recipe.to_json(), "versions": dict(self.versions)}
@@ -67,9 +73,9 @@ def read(folder: Path) -> Artifact:
     """The artifact of a folder that specq made.
 
     Raises:
-        ModelError: the folder has no such file, or one by another version of specq.
+        ModelError: the folder has no such file, a broken one, or one by another version of specq.
     """
-    value = headers.read_json(folder / FILE)
+    value = _noted(folder)
     try:
         return Artifact(
             folder=folder,
@@ -89,14 +95,29 @@ def read(folder: Path) -> Artifact:
         ) from error
 
 
+def _noted(folder: Path) -> dict[str, Any]:
+    try:
+        return headers.read_json(folder / FILE)
+    except ModelError as error:
+        if not (folder / FILE).is_file():
+            raise
+        raise ModelError(
+            f"{folder / FILE} is damaged, no JSON object as specq wrote it: quantize the model again"
+        ) from error
+
+
 def key(recipe: Recipe, source: Resolved, calibration_sha256: str) -> str:
     """Hex sha256 over everything that can change a quantized folder.
 
     The source's weights, config and whatever of it is copied, the recipe, the text (`calibration_sha256`: the
     hash of its file, "self" where the model writes it, "" for none), the versions of what does the work, and
     whether it is done on a CPU.
+
+    Raises:
+        ConfigError, ModelError, Unsupported: the recipe is for folders that are quantized, and not for this one.
     """
-    asked = {name: value for name, value in recipe.to_json().items() if name != "calibration"}
+    settled = prepare.settled(recipe, source)
+    asked = {name: value for name, value in settled.to_json().items() if name != "calibration"}
     copied = [source.folder / "config.json", *beside.files(source.folder)]
     sums = {str(path.relative_to(source.folder)): hashes.of_file(path) for path in copied}
     where = _device() if recipe.facts.tool == "llmcompressor" else "any"
@@ -123,8 +144,9 @@ def make(
         RunFailed: the tool broke, or wrote tensors that are not finite. DiskFull: too little space.
     """
     resolved = refs.resolve(source, revision=revision)
+    recipe = prepare.settled(recipe, resolved)
     text = prepare.text_sha256(recipe)
-    final = cache.root() / "quantized" / key(recipe, resolved, text) if out is None else _fresh(out)
+    final = cache.root() / "quantized" / key(recipe, resolved, text) if out is None else _fresh(out, resolved)
     if out is None and _is_whole(final):
         return read(final)
     say("checking the model and the calibration text")
@@ -149,13 +171,20 @@ def kept(recipe: Recipe, source: Resolved) -> Path | None:
 
 
 def _is_whole(folder: Path) -> bool:
-    return (folder / FILE).is_file()
+    try:
+        _noted(folder)
+    except ModelError:
+        # Written last: where it is missing or damaged, nothing vouches for the rest.
+        return False
+    return True
 
 
-def _fresh(out: Path) -> Path:
+def _fresh(out: Path, source: Resolved) -> Path:
     whole = out.expanduser().absolute()
     if whole.exists():
         raise ConfigError(f"--out {out} exists already: name a folder that does not, or remove it first")
+    if source.folder.resolve() in whole.resolve().parents:
+        raise ConfigError(f"--out {out} lies inside the model's own folder, {source.folder}: name one beside it")
     above = next(parent for parent in whole.parents if parent.exists())
     if not (above.is_dir() and os.access(above, os.W_OK)):
         raise ConfigError(
@@ -172,7 +201,7 @@ def _write(plan: Plan, scratch: Path, on_progress: OnProgress, say: Callable[[st
     if recipe.calibration == SELF:
         say(f"the model writes {recipe.samples} calibration texts")
         calibration = prepare.from_itself(plan, scratch / CALIBRATION, say)
-    say(f"quantizing by {recipe.words()}")
+    say(f"quantizing by {recipe.words(tied=plan.tied)}")
     rows = [list(row) for row in calibration.rows] if calibration else []
     made = _quantize(plan, rows, folder, on_progress)
     if recipe.calibration == SELF:
@@ -214,6 +243,7 @@ def _quantize(plan: Plan, rows: list[list[int]], folder: Path, on_progress: OnPr
 
 
 def _audit(plan: Plan, folder: Path, made: Made, used: CalibrationUsed | None) -> QuantAudit:
+    from specq.quantize import compare
     from specq.quantize.audit import audit_folder
 
     names = tuple(layer.name for layer in plan.asked)
@@ -231,6 +261,11 @@ def _audit(plan: Plan, folder: Path, made: Made, used: CalibrationUsed | None) -
             f"{plan.recipe.method} wrote {len(audit.non_finite)} tensors that are not finite "
             f"(first: {audit.non_finite[0]}): nothing was kept; "
             "take more bits, other calibration text or another method"
+        )
+    if any(note.startswith(compare.BROKEN) for note in audit.notes):
+        raise RunFailed(
+            f"{plan.recipe.method} made a model that predicts NaN or infinite logits, where the source's are finite: "
+            "nothing was kept; take more bits, smaller groups or another method"
         )
     return audit
 

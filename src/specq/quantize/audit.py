@@ -11,12 +11,13 @@ from pathlib import Path
 from typing import Any
 
 from specq.models import headers
-from specq.quantize import compare, contents, grid, sizes
+from specq.quantize import compare, contents, fits, grid, sizes
 from specq.quantize.audited import NO_KERNEL, CalibrationUsed, QuantAudit
 from specq.quantize.contents import Contents, Layer, canonical
-from specq.quantize.schemes import Scheme
+from specq.quantize.schemes import PACKED, Scheme
 
 _DIFFERENCE = 0.02
+_RUNS = {"int4pack": "(bfloat16, cpu or cuda)", "int8pack": "(bfloat16, cpu)"}
 # Exponents alone, as OCP MX stores scales: 255 is NaN.
 _E8M0_NAN = 255
 
@@ -46,9 +47,11 @@ def audit_folder(
         forward: whether to compare the two models' predictions.
 
     Raises:
-        ModelError: no model folder, broken headers, or a format that cannot be read here.
+        ModelError: no model folder, broken headers, a format that cannot be read here, or tensors that are not
+            what config.json says.
     """
     found = contents.read(folder)
+    fits.check(found)
     origin = contents.read(source) if source is not None else None
     notes = _Notes()
     quantized = [layer for layer in found.layers.values() if layer.scheme is not None]
@@ -173,6 +176,13 @@ def _note_layers(found: Contents, origin: Contents | None, quantized: list[Layer
         notes.add("mixed: " + "; ".join(f"{words} ({count} layers)" for words, count in kinds.most_common()))
     if gates := [layer.name for layer in quantized if layer.role == "gate"]:
         notes.add(f"router gates are quantized ({len(gates)}, for example {gates[0]}): tokens may go to other experts")
+    if ordered := [layer for layer in quantized if layer.ordered]:
+        rule = found.declared.rule(ordered[0].name)
+        silent = "" if rule is not None and rule.act_order else ", of which config.json says nothing"
+        notes.add(
+            f"{len(ordered)} layers group their columns in an order of their own (an index, for example of "
+            f"{ordered[0].name}){silent}: no packed kernel runs them, and other readers may ignore the order"
+        )
     experts = [layer for layer in found.of("linear") if contents.is_expert(layer)]
     if experts:
         done = sum(layer.count for layer in experts if layer.scheme)
@@ -233,17 +243,19 @@ def _kernel(quantized: list[Layer]) -> str:
 def _kernel_of(layer: Layer, scheme: Scheme) -> str:
     if scheme.format.startswith("mlx"):
         return f"{scheme.format} on the MLX engine"
-    if scheme.format != "pack-quantized" or scheme.activations or scheme.group_size is None:
+    if scheme.format not in PACKED or scheme.activations or scheme.group_size is None:
         return f"{NO_KERNEL}{scheme.format} runs on other engines"
-    if layer.count > 1:
-        return f"{NO_KERNEL}experts are stored as one tensor"
+    if contents.is_expert(layer):
+        return f"{NO_KERNEL}transformers holds the experts of a layer as one tensor"
     from specq.quantize.kernels import kernel_for
 
-    return kernel_for(
+    kernel = kernel_for(
         bits=scheme.bits,
         group_size=scheme.group_size,
         symmetric=scheme.symmetric,
         rows=layer.rows,
         columns=layer.columns,
-        ordered=scheme.act_order,
+        ordered=layer.ordered,
     )
+    # In another dtype, or on another device, the same layer may run on none.
+    return kernel if kernel.startswith(NO_KERNEL) else f"{kernel} {_RUNS[kernel]}"

@@ -97,9 +97,12 @@ def _bits(audit: QuantAudit) -> str:
 def _disk(audit: QuantAudit) -> str:
     if not audit.predicted_bytes:
         return f"{audit.disk_bytes:,}"
-    # Without "or", a hair too few bytes would be -0.0 %.
-    away = round(audit.disk_bytes / audit.predicted_bytes - 1, 3) or 0.0
-    return f"{audit.disk_bytes:,} ({audit.predicted_bytes:,} predicted, {away:+.1%})"
+    if audit.disk_bytes == audit.predicted_bytes:
+        return f"{audit.disk_bytes:,} (as predicted)"
+    away = round(audit.disk_bytes / audit.predicted_bytes - 1, 3)
+    # A sign before 0.0 % would tell of a difference that the number denies.
+    far = f"{away:+.1%}" if away else "less than 0.1% away"
+    return f"{audit.disk_bytes:,} ({audit.predicted_bytes:,} predicted, {far})"
 
 
 def _finite(audit: QuantAudit) -> str:

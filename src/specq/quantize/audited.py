@@ -42,7 +42,7 @@ class QuantAudit:
     on `positions` positions: mean and worst; `argmax_agreement` is a share. `same_tokenizer`,
     `same_special_ids` and `same_template` compare with the source. `source_grid` says on which grid the
     source's own weights lie, None when they lie on none. `kernel` names the packed kernel that runs the
-    layers here, or "no kernel here: " and why.
+    layers here, with the dtype and the devices for which that is so, or "no kernel here: " and why.
     """
 
     format: str

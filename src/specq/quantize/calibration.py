@@ -11,14 +11,18 @@ from typing import Any
 
 from specq.core import hashes, text_lines
 from specq.core.errors import PromptError, nearest
+from specq.models.configs import reason
 from specq.models.tokenizers import FIXED_DATE
 from specq.quantize.audited import CalibrationUsed
-from specq.quantize.recipes import Recipe
+from specq.quantize.recipes import SELF, Recipe
 
 SHORTEST = 16
 """Rows of fewer tokens are dropped: their activations are mostly those of a text's first tokens."""
 KEYS = ("text", "prompt", "messages")
 _EXTRA = ("id", "tags")
+_ALLOWED = (
+    "allowed is plain text with blank lines between texts, or JSONL with text, prompt or messages in each line, or self"
+)
 Text = str | tuple[Mapping[str, str], ...]
 
 
@@ -55,10 +59,13 @@ def load(recipe: Recipe, path: Path, tokenizer: Any, *, source: str, columns: in
         tokens_used=sum(map(len, kept)),
     )
     if used.tokens_used < columns:
+        name, advice = str(path), "give more or longer texts, or raise samples or tokens"
+        if source == SELF:
+            name, advice = f"calibration = {SELF}", "raise samples, or give --calibration FILE"
         raise PromptError(
-            f"{path}: {used.tokens_used} tokens of calibration text ({used.rows_used} of {used.rows_given} texts used, "
+            f"{name}: {used.tokens_used} tokens of calibration text ({used.rows_used} of {used.rows_given} texts used, "
             f"{used.rows_too_short} shorter than {SHORTEST} tokens), and {columns} are needed, one for each column of "
-            "the widest layer: give more or longer texts, or raise samples or tokens"
+            f"the widest layer: {advice}"
         )
     cut = sum(len(row) > recipe.tokens for row in chosen)
     notes = []
@@ -83,14 +90,14 @@ def read(path: Path) -> list[Text]:
         why = "no such file" if isinstance(error, FileNotFoundError) else str(error.strerror)
         raise PromptError(f"{path}: {why}; give --calibration a file of texts, or self") from error
     lines = list(text_lines.numbered(content))
+    if not lines:
+        raise PromptError(f"{path}: the file is empty; {_ALLOWED}")
     first = lines[0][1] if lines else ""
     # Plain text may begin with a bracket; a file that calls itself JSONL may not.
     if path.suffix in (".jsonl", ".json") or first.lstrip().startswith('{"'):
         texts: list[Text] = [_text(line, f"{path}:{number}") for number, line in lines]
     else:
         texts = list(_paragraphs(content.split("\n")))
-    if not texts:
-        raise PromptError(f"{path}: no texts in it; write one JSON object a line with text, prompt or messages")
     return texts
 
 
@@ -162,6 +169,5 @@ def encode(tokenizer: Any, text: Text, *, where: str) -> tuple[int, ...]:
             strftime_now=FIXED_DATE.strftime,
         )
     except Exception as error:  # a template is a stranger's code and may raise anything
-        why = str(error).splitlines()[0] if str(error) else type(error).__name__
-        raise PromptError(f"{where}: the chat template refuses the messages: {why[:160]}; mend them") from error
+        raise PromptError(f"{where}: the chat template refuses the messages: {reason(error)}; mend them") from error
     return tuple(tokenizer(rendered, add_special_tokens=False)["input_ids"])

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -12,18 +12,22 @@ import numpy as np
 
 from specq.core.errors import ModelError, PromptError, TokenizerMismatch
 from specq.models import headers, tokenizers
+from specq.models.configs import reason
 from specq.models.layers import first
-from specq.models.quiet import quiet
 from specq.models.refs import Resolved
-from specq.quantize.contents import Contents
+from specq.quantize.contents import Contents, is_expert
+from specq.quantize.passes import Opened, opened
 from specq.quantize.sample_text import MESSAGES, TEXTS
 
 POSITIONS = 256
 _ROW_TOKENS = 64
 _CHUNK = 64
-# Their decompressed weights are bfloat16 whatever dtype is asked for.
-_BFLOAT16_ONLY = ("nvfp4", "mxfp4", "mxfp8")
-Logits = Callable[[Sequence[int]], np.ndarray]
+_WEIGHT_ROWS = 512
+_RELATED = 0.5
+_OTHER = "is that the model it was made of?"
+BROKEN = "this folder's forward pass gave NaN or infinite logits"
+"""How the note begins of a folder that cannot predict, made of a source that can."""
+SOURCE_BROKEN = "the source's own forward pass gave NaN or infinite logits"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -51,28 +55,99 @@ class SameText:
 
 
 def distance(source: Contents, folder: Contents) -> Distance:
-    """Send fixed text through both models, one at a time, and compare what they predict.
+    """Send fixed text through both models, one at a time, and compare what they predict and some of their weights.
 
     The text is rendered by the source's tokenizer; rows end before either model's context does. The
     source's log-probabilities wait in memory, [positions, V] float32.
     """
+    fits, notes = _alike(source, folder)
+    if not fits:
+        return _nothing(*notes)
     try:
         rows = _rows(source)
-        run, words = _loaded(source)
-        reference = [_log_softmax(run(row)) for row in rows]
-        del run  # with it goes the source: two models may not fit
-        run, other = _loaded(folder)
-        notes = [f"the source ran {words}, this folder {other}"] if words != other else [f"both ran {words}"]
-        return _measured(reference, (run(row) for row in rows), notes)
+        model = opened(source)
+        reference = [_log_softmax(model.logits(row)) for row in rows]
+        weights = _some_weights(source, model)
+        words = model.words
+        del model  # two models may not fit
+        if not all((np.isfinite(mine) | np.isneginf(mine)).all() for mine in reference):
+            return _nothing(*notes, f"{SOURCE_BROKEN}: its weights are broken, and there is nothing to compare with")
+        model = opened(folder)
+        ran = f"the source ran {words}, this folder {model.words}" if words != model.words else f"both ran {words}"
+        return _measured(reference, map(model.logits, rows), [*notes, ran, *_unrelated(weights, model)])
     except ModelError as error:
-        return _nothing(f"no forward pass: {error}")
+        # The audit is kept in the folder, and a path would tell others about this machine.
+        said = str(error).replace(str(folder.folder), "this folder").replace(str(source.folder), "the source")
+        return _nothing(*notes, f"no forward pass: {said}")
     except Exception as error:  # noqa: BLE001 - loaders of other libraries raise anything for a folder they cannot run
-        why = (str(error).strip() or type(error).__name__).splitlines()[0]
-        return _nothing(f"no forward pass: {type(error).__name__}: {why[:200]}")
+        return _nothing(*notes, f"no forward pass: {type(error).__name__}: {reason(error)}")
 
 
-def _nothing(note: str) -> Distance:
-    return Distance(kl_mean=None, kl_worst=None, argmax_agreement=None, positions=0, notes=(note,))
+def _nothing(*notes: str) -> Distance:
+    return Distance(kl_mean=None, kl_worst=None, argmax_agreement=None, positions=0, notes=notes)
+
+
+def _alike(source: Contents, folder: Contents) -> tuple[bool, list[str]]:
+    """Whether a folder can have been made of a source by the shapes of its layers, and what speaks against it."""
+    mine, other = (
+        {layer.name: layer for layer in contents.of("linear", "embedding") if not is_expert(layer)}
+        for contents in (source, folder)
+    )
+    shared = [name for name in mine if name in other]
+    if mine and not shared:
+        return True, [f"no layer of the source has a name of this folder's: {_OTHER}"]
+    sizes = {name: tuple(f"{one.rows} x {one.columns}" for one in (mine[name], other[name])) for name in shared}
+    # A vocabulary that was padded has more rows in one of the two.
+    unlike = [name for name, (a, b) in sizes.items() if a != b and mine[name].role != "embedding"]
+    if unlike:
+        first = unlike[0]
+        return False, [
+            f"{len(unlike)} of {len(shared)} layers have another shape in the source, such as {first} "
+            f"({sizes[first][0]}, here {sizes[first][1]}): {_OTHER}; nothing was compared with it"
+        ]
+    notes = [
+        f"the vocabulary has {mine[name].rows} rows in the source and {other[name].rows} here: {_OTHER}"
+        for name in shared
+        if mine[name].rows != other[name].rows
+    ]
+    for absent, where in (
+        ([name for name in mine if name not in other], "of the source are not in this folder"),
+        ([name for name in other if name not in mine], "of this folder are not in the source"),
+    ):
+        if absent:
+            notes.append(f"{len(absent)} layers {where}, such as {absent[0]}: {_OTHER}")
+    return True, notes
+
+
+def _some_weights(source: Contents, model: Opened) -> dict[str, np.ndarray]:
+    """Weights of the first, the middle and the last linear layer, the first rows of each."""
+    names = [layer.name for layer in source.of("linear") if not is_expert(layer)]
+    found = {name: model.weight(name) for name in {*names[:1], *names[len(names) // 2 :][:1], *names[-1:]}}
+    # Copied: a view would keep the whole model.
+    return {name: weight[:_WEIGHT_ROWS].copy() for name, weight in found.items() if weight is not None}
+
+
+def _unrelated(weights: Mapping[str, np.ndarray], model: Opened) -> list[str]:
+    """Says so where no layer looked at follows the source's.
+
+    Column by column, for AWQ and SmoothQuant move scales between columns: the cosine of each, and their median.
+    Rounding to 2 bits leaves more than 0.8, weights of another training give 0.
+    """
+    found = []
+    for mine in ((weight, model.weight(name)) for name, weight in weights.items()):
+        if mine[1] is None or mine[1].shape[1:] != mine[0].shape[1:]:
+            continue
+        a, b = (rows.astype(np.float64) for rows in (mine[0], mine[1][: len(mine[0])]))
+        with np.errstate(all="ignore"):
+            cosines = (a * b).sum(0) / np.sqrt((a * a).sum(0) * (b * b).sum(0))
+        if np.isfinite(cosines).any():
+            found.append(float(np.median(cosines[np.isfinite(cosines)])))
+    if not found or max(found) >= _RELATED:
+        return []
+    return [
+        f"the weights do not follow the source's (correlation at most {max(0.0, *found):.2f} in {len(found)} layers "
+        f"looked at): {_OTHER}"
+    ]
 
 
 def _measured(reference: Sequence[np.ndarray], given: Iterator[np.ndarray], notes: list[str]) -> Distance:
@@ -82,14 +157,13 @@ def _measured(reference: Sequence[np.ndarray], given: Iterator[np.ndarray], note
         for at in range(0, len(mine), _CHUNK):
             p = mine[at : at + _CHUNK, :width].astype(np.float64)
             q = _log_softmax(logits[at : at + _CHUNK, :width]).astype(np.float64)
+            if not (np.isfinite(q) | np.isneginf(q)).all():
+                return _nothing(*notes, f"{BROKEN}, where the source's are finite: rounding broke it")
             with np.errstate(invalid="ignore"):
                 # A token that the source never says adds nothing, and 0 times infinity would be NaN.
                 kl = np.where(np.isneginf(p), 0.0, np.exp(p) * (p - q)).sum(axis=1)
             if not np.isfinite(kl).all():
-                return _nothing(
-                    "the forward pass gave NaN or infinite logits, or a token of the source no probability at all: "
-                    "the weights or the source's are broken"
-                )
+                return _nothing(*notes, "this folder gives a token of the source no probability at all")
             total, worst = total + float(kl.sum()), max(worst, float(kl.max()))
             agree += int((p.argmax(axis=1) == q.argmax(axis=1)).sum())
             positions += len(p)
@@ -105,9 +179,9 @@ def _measured(reference: Sequence[np.ndarray], given: Iterator[np.ndarray], note
 
 
 def _log_softmax(logits: np.ndarray) -> np.ndarray:
-    with np.errstate(invalid="ignore"):  # broken logits become NaN, which the caller looks for
-        shifted = logits - logits.max(axis=1, keepdims=True)
-    return shifted - np.log(np.exp(shifted).sum(axis=1, keepdims=True))
+    with np.errstate(all="ignore"):  # broken logits become NaN, which the caller looks for; huge ones minus infinity
+        shifted = logits.astype(np.float64) - logits.max(axis=1, keepdims=True)
+        return (shifted - np.log(np.exp(shifted).sum(axis=1, keepdims=True))).astype(np.float32)
 
 
 def _rows(source: Contents) -> list[list[int]]:
@@ -122,70 +196,6 @@ def _rows(source: Contents) -> list[list[int]]:
 
 def _resolved(folder: Path) -> Resolved:
     return Resolved(name=str(folder), kind="folder", folder=folder)
-
-
-def _loaded(contents: Contents) -> tuple[Logits, str]:
-    """A function from ids to logits [T, V] float32 through the library that reads the folder, and how it computes."""
-    kind = contents.declared.format
-    return _mlx(contents) if kind.startswith("mlx") or kind in ("gptq", "awq") else _torch(contents)
-
-
-def _fits_float32(contents: Contents) -> bool:
-    import psutil
-
-    return 5 * contents.elements < psutil.virtual_memory().available
-
-
-def _torch(contents: Contents) -> tuple[Logits, str]:
-    import torch
-    from transformers import AutoModelForCausalLM
-
-    exact = _fits_float32(contents)
-    late = contents.declared.format.startswith(_BFLOAT16_ONLY)
-    dtype = torch.float32 if exact and not late else torch.bfloat16
-    with quiet():
-        opened: Any = AutoModelForCausalLM.from_pretrained(
-            contents.folder, dtype=dtype, local_files_only=True, trust_remote_code=False, output_loading_info=True
-        )
-    model, loaded = opened
-    # transformers draws at random what it does not find, and says so in a warning only.
-    if absent := sorted(map(str, [*loaded["missing_keys"], *loaded["mismatched_keys"]])):
-        raise ModelError(
-            f"transformers finds no weights for {len(absent)} tensors in {contents.folder} (first: {absent[0]}) and "
-            "would draw them at random"
-        )
-    model.eval()
-
-    @torch.no_grad()
-    def run(ids: Sequence[int]) -> np.ndarray:
-        with quiet():  # compressed-tensors unpacks at the first pass, with a bar
-            return model(input_ids=torch.tensor([list(ids)]), use_cache=False).logits[0].float().numpy()
-
-    if exact and late:
-        run([0])
-        torch.nn.Module.float(model)  # transformers forbids it for what is still packed; nothing is any more
-    return run, f"in {'float32' if exact else 'bfloat16 (memory)'} through transformers"
-
-
-def _mlx(contents: Contents) -> tuple[Logits, str]:
-    import mlx.core as mx
-    from mlx.utils import tree_map
-    from mlx_lm.utils import load_model
-
-    model: Any
-    with quiet():
-        model, _ = load_model(contents.folder)
-    exact = _fits_float32(contents)
-    if exact:
-        # Scales in float32 give the stored numbers unrounded.
-        model.update(
-            tree_map(lambda v: v.astype(mx.float32) if mx.issubdtype(v.dtype, mx.floating) else v, model.parameters())
-        )
-
-    def run(ids: Sequence[int]) -> np.ndarray:
-        return np.array(model(mx.array([list(ids)]))[0].astype(mx.float32))
-
-    return run, f"in {'float32' if exact else 'its own dtype (memory)'} through mlx-lm"
 
 
 def same_text(source: Path, folder: Path) -> SameText:

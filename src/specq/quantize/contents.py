@@ -1,23 +1,33 @@
-"""What lies in a model folder: each linear layer by name and how its weights are stored, from headers alone."""
+"""What lies in a model folder: each linear layer by name and how its weights are stored.
+
+From headers, and from the few tensors of a quantized layer that say what its weights mean: its shape, the order of
+its columns, its zero points.
+"""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from collections.abc import Mapping
+from contextlib import ExitStack
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
+
+import numpy as np
 
 from specq.core.errors import ModelError
 from specq.models import headers
 from specq.models.check import check_folder
 from specq.models.headers import TensorInfo
+from specq.quantize import stored
 from specq.quantize.layers import is_gate
 from specq.quantize.schemes import Declared, Scheme, declared
 
 FLOATS = ("F32", "BF16", "F16", "F64")
 _STORED_WHOLE = ("I8", "F8_E4M3", "F8_E5M2", "U8")
 _MARKS = ("weight_packed", "qweight")
+# Tensors that mean nothing without a layer's weights.
+_OF_WEIGHTS = {"weight_scale", "weight_shape", "weight_zero_point", "weight_g_idx", "scales", "qzeros", "g_idx"}
 # Tensors that belong to a layer and are no part of its quantized weights.
 _BESIDE = ("bias", "weight_shape")
 _EMBEDDINGS = ("embed_tokens", "wte", "word_embeddings", "embed_in", "embeddings", "tok_embeddings")
@@ -33,7 +43,8 @@ class Layer:
     """A linear layer, the head or the embedding.
 
     `count` is above 1 for experts stored as one tensor, each [rows, columns]. `bytes` counts weights with
-    their scales and zero points. `scheme` is None for floats. `tensor` names what holds the weights.
+    their scales and zero points. `scheme` is None for floats. `tensor` names what holds the weights. `ordered`:
+    columns are not grouped one group after the other, but as an index says.
     """
 
     name: str
@@ -44,6 +55,7 @@ class Layer:
     columns: int
     bytes: int
     scheme: Scheme | None
+    ordered: bool = False
 
     @property
     def weights(self) -> int:
@@ -86,24 +98,25 @@ class Contents:
         return not self.tied or not module(name).endswith(_HEADS)
 
 
-def read(folder: Path) -> Contents:
-    """The contents of a model folder.
+def read(folder: Path, said: Declared | None = None) -> Contents:
+    """The contents of a model folder; `said` stands for what its config.json declares.
 
     Raises:
-        ModelError: no model folder, broken headers, or weights in a format that cannot be read here.
+        ModelError: no model folder, broken headers, weights in a format that cannot be read here, or tensors that
+            are not what config.json says; names the first of them.
     """
     check_folder(folder)
     config = headers.read_json(folder / "config.json")
     tensors = headers.tensors(folder)
-    said = declared(folder, config)
+    said = declared(folder, config) if said is None else said
     modules: dict[str, dict[str, TensorInfo]] = {}
     for name, info in tensors.items():
         modules.setdefault(module(name), {})[name.removeprefix(module(name)).removeprefix(".")] = info
-    shapes = dict(_shapes(folder, tensors))
     layers: dict[str, Layer] = {}
-    for name, parts in modules.items():
-        if (layer := _layer(name, parts, said, shapes.get(name))) is not None:
-            layers[name] = layer
+    with _Values(folder, tensors) as values:
+        for name, parts in modules.items():
+            if (layer := _layer(name, parts, said, values)) is not None:
+                layers[name] = layer
     has_head = any(layer.role == "head" for layer in layers.values())
     quantized_head = any(layer.role == "head" and layer.scheme for layer in layers.values())
     # A quantized head cannot be the embedding, whatever config.json says.
@@ -127,6 +140,11 @@ def canonical(name: str) -> str:
     return f"{name[: found.start()].replace('.block_sparse_moe', '.mlp')}.experts.{_PARTS.get(part, part)}"
 
 
+def is_head(name: str) -> bool:
+    """Whether a layer of that name is the output head."""
+    return name.rpartition(".")[2] in _HEADS
+
+
 def is_expert(layer: Layer) -> bool:
     """Whether a layer is one expert's, or all experts of a layer in one."""
     return _EXPERT.search(layer.name + ".") is not None
@@ -145,53 +163,81 @@ def _role(name: str) -> str:
     return "gate" if is_gate(name) else "linear"
 
 
-def _layer(name: str, parts: Mapping[str, TensorInfo], said: Declared, shape: tuple[int, ...] | None) -> Layer | None:
+def _layer(name: str, parts: Mapping[str, TensorInfo], said: Declared, values: _Values) -> Layer | None:
     key = next((mark for mark in (*_MARKS, "weight", "") if mark in parts), None)
+    if key is None and said.format and (left := sorted(_OF_WEIGHTS & set(parts))):
+        raise ModelError(f"{values.folder}: {name} has {', '.join(left)} and no weights: copy the folder again")
     if key is None or name.rpartition(".")[2] in _POSITIONS:
         return None
     info, role = parts[key], _role(name)
     tensor = f"{name}.{key}" if key else name
-    if info.dtype in FLOATS:
+    scheme, ordered = None, False
+    if info.dtype in FLOATS and key not in _MARKS:
         # Three dimensions are experts, or else a convolution.
         if len(info.shape) != 2 and not (len(info.shape) == 3 and _EXPERT.search(name + ".")):
             return None
-        scheme, (rows, columns) = None, info.shape[-2:]
-        size = info.size
-    elif key in _MARKS or info.dtype in _STORED_WHOLE or (info.dtype == "U32" and "scales" in parts):
+        (rows, columns), size = info.shape[-2:], info.size
+    elif key or info.dtype in _STORED_WHOLE:
         if len(info.shape) < 2:
-            raise ModelError(f"{tensor} has the shape {list(info.shape)}: a layer's weights have at least two axes")
+            raise ModelError(
+                f"{values.folder}: {tensor} has the shape {list(info.shape)}: a layer's weights have at least two axes"
+            )
         scheme = said.scheme(name)
-        rows, columns = shape or _unpacked(key, info, scheme)
+        rows, columns = info.shape[-2:]
+        if key and stored.is_known(scheme):
+            rows, columns = stored.check(
+                f"{values.folder}: {name}", parts, scheme, lambda part: values.read(f"{name}.{part}")
+            )
+            index = stored.layout(scheme).index
+            scheme = replace(scheme, act_order=index in parts)
+            if scheme.act_order:
+                groups = columns // scheme.group_size if scheme.group_size else 1
+                ordered = not stored.in_order(values.read(f"{name}.{index}"), groups)
         size = sum(i.size for part, i in parts.items() if part not in _BESIDE)
     else:
         return None
-    count = info.elements // (info.shape[-1] * info.shape[-2])
     return Layer(
-        name=name, tensor=tensor, role=role, count=count, rows=rows, columns=columns, bytes=size, scheme=scheme
+        name=name,
+        tensor=tensor,
+        role=role,
+        count=info.elements // (info.shape[-1] * info.shape[-2]),
+        rows=rows,
+        columns=columns,
+        bytes=size,
+        scheme=scheme,
+        ordered=ordered,
     )
 
 
-def _unpacked(key: str, info: TensorInfo, scheme: Scheme) -> tuple[int, int]:
-    """Rows and columns of the weights that a packed tensor holds."""
-    first, last = info.shape[-2:]
-    if key == "qweight":  # [columns / packed, rows] for gptq, [columns, rows / packed] for awq
-        return (last, first * 32 // scheme.bits) if scheme.format == "gptq" else (last * 32 // scheme.bits, first)
-    if info.dtype in ("U32", "I32"):
-        return first, last * 32 // scheme.bits
-    return (first, last * 2) if key == "weight_packed" else (first, last)
+class _Values:
+    """Small tensors of a folder by name, as numpy; a file is opened when it is first asked for."""
 
+    def __init__(self, folder: Path, infos: Mapping[str, TensorInfo]) -> None:
+        self.folder, self._infos = folder, infos
+        self._where: dict[str, Path] = {}
+        self._open: dict[Path, Any] = {}
+        self._stack = ExitStack()
 
-def _shapes(folder: Path, tensors: Mapping[str, TensorInfo]) -> Iterator[tuple[str, tuple[int, ...]]]:
-    """The shapes that compressed-tensors keeps as tensors: packing may have padded the columns."""
-    from safetensors import safe_open
+    def __enter__(self) -> _Values:
+        self._where = {name: path for path in headers.weight_files(self.folder) for name in headers.read_header(path)}
+        return self
 
-    if not any(name.endswith(".weight_shape") for name in tensors):
-        return
-    for path in headers.weight_files(folder):
-        with safe_open(path, "numpy") as file:
-            for name in sorted(file.keys()):
-                if name.endswith(".weight_shape"):
-                    yield module(name), tuple(int(size) for size in file.get_tensor(name))
+    def __exit__(self, *error: object) -> None:
+        self._stack.close()
+
+    def read(self, name: str) -> np.ndarray:
+        """One tensor."""
+        from safetensors import safe_open
+
+        path = self._where[name]
+        if self._infos[name].dtype.startswith(("BF", "F8")):  # numpy has no such numbers
+            with safe_open(path, "pt") as file:
+                held: np.ndarray = file.get_tensor(name).float().numpy()
+            return held
+        if path not in self._open:
+            self._open[path] = self._stack.enter_context(safe_open(path, "numpy"))
+        found: np.ndarray = self._open[path].get_tensor(name)
+        return found
 
 
 def why_kept(layer: Layer, said: Declared) -> str:

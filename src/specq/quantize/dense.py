@@ -64,6 +64,11 @@ def pack(model: nn.Module) -> int:
     return packed
 
 
+def repacks(dtype: str, device: str) -> bool:
+    """Whether `pack` lays the linear layers of a model in that dtype out anew here."""
+    return device == "cpu" and dtype == "bfloat16" and _available()
+
+
 def lacks_kernels(dtype: torch.dtype, device: str) -> str:
     """What is slow because oneDNN has no bfloat16 kernels for this processor, "" where nothing is."""
     if device != "cpu" or dtype != torch.bfloat16 or not torch.backends.mkldnn.is_available() or _has_bfloat16():

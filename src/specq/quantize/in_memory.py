@@ -10,6 +10,7 @@ from transformers import PreTrainedModel
 
 from specq.core.errors import ConfigError, Unsupported
 from specq.core.types import Prefill
+from specq.quantize.crossovers import Crossovers
 from specq.quantize.dense import PackedLinear
 from specq.quantize.kernels import KernelLinear
 from specq.quantize.layers import is_gate
@@ -31,6 +32,7 @@ def quantize_in_memory(
     symmetric: bool | None = None,
     head: bool = False,
     prefill: Prefill = "dense",
+    crossovers: Crossovers | None = None,
 ) -> Quantized:
     """A view of a dense model whose linear layers are rounded to nearest.
 
@@ -64,7 +66,7 @@ def quantize_in_memory(
             f"group_size = {size} does not divide {', '.join(map(str, columns))} columns of {len(wrong)} layers "
             f"(first: {wrong[0]}): allowed is a divisor, 32 or 64 first"
         )
-    swap = Swap(view, prefill, {})
+    swap = Swap(view, prefill, {}, crossovers)
     for name, module in chosen.items():
         swap.put(name, round_to_nearest(weight_of(module), bits, size, symmetric=symmetric))
     return swap.result("in memory")

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from specq.core.errors import ConfigError, ModelError, Unsupported
+from specq.models.configs import reason
 from specq.quantize.recipes import ROW, Recipe
 
 Role = Literal["linear", "head", "gate"]
@@ -25,13 +26,15 @@ class Layer:
     """One linear layer [rows, columns]: rows are outputs, columns inputs.
 
     `name` is that of the module once experts that share one tensor stand apart:
-    model.layers.0.mlp.experts.3.up_proj. A gate chooses among experts.
+    model.layers.0.mlp.experts.3.up_proj. A gate chooses among experts. `merged`: the model's class keeps it in one
+    tensor with others.
     """
 
     name: str
     rows: int
     columns: int
     role: Role
+    merged: bool = False
 
     @property
     def elements(self) -> int:
@@ -59,8 +62,9 @@ def linear_layers(folder: Path) -> tuple[Layer, ...]:
                 del config.quantization_config
             model: Any = AutoModelForCausalLM.from_config(config, trust_remote_code=False)
     except (ValueError, TypeError, KeyError, AttributeError, RuntimeError, ImportError, OSError) as error:
-        why = " ".join(str(error).split())[:160] or type(error).__name__
-        raise ModelError(f"transformers cannot build the model of {folder} from its config.json ({why})") from error
+        raise ModelError(
+            f"transformers cannot build the model of {folder} from its config.json ({reason(error)})"
+        ) from error
     found: list[Layer] = []
     head = model.get_output_embeddings()
     for name, module in model.named_modules():
@@ -92,7 +96,7 @@ def _experts(name: str, module: Any) -> list[Layer]:
         out, columns = columns, out
     sizes = {"gate_proj": (out // 2, columns), "up_proj": (out // 2, columns), "down_proj": (columns, out // 2)}
     return [
-        Layer(name=f"{name}.{i}.{part}", rows=rows, columns=width, role="linear")
+        Layer(name=f"{name}.{i}.{part}", rows=rows, columns=width, role="linear", merged=True)
         for i in range(experts)
         for part, (rows, width) in sizes.items()
     ]

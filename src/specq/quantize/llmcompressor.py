@@ -8,9 +8,10 @@ from typing import Any
 
 from specq.core.errors import RunFailed, SpecqError, Unsupported
 from specq.models import tokenizers
+from specq.models.configs import reason
 from specq.models.quiet import quiet
 from specq.models.refs import Resolved
-from specq.quantize import beside
+from specq.quantize import beside, experts
 from specq.quantize.layers import Layer, asked
 from specq.quantize.made import Made, OnProgress
 from specq.quantize.recipes import ROW, Recipe
@@ -20,6 +21,7 @@ PRESETS = {"w8a8": "W8A8", "fp8": "FP8_DYNAMIC", "nvfp4": "NVFP4", "mxfp4": "MXF
 # How often a method walks through all layers: SmoothQuant does so before GPTQ, round-to-nearest never.
 _PASSES = {"gptq": 1, "awq": 1, "nvfp4": 1, "w8a8": 2}
 _SMOOTHING = 0.5
+_EXAMPLES = ("LlamaForCausalLM", "MistralForCausalLM", "Qwen2ForCausalLM", "Qwen3ForCausalLM")
 
 
 def check(recipe: Recipe, architecture: str) -> None:
@@ -38,7 +40,8 @@ def check(recipe: Recipe, architecture: str) -> None:
     if known and architecture not in known:
         raise Unsupported(
             f"{what} does not know which layers of {architecture} follow each other, and would guess: allowed is "
-            f'method = "{"gptq" if recipe.method == "awq" else "fp8"}", or one of {", ".join(sorted(known))}'
+            f'method = "{"gptq" if recipe.method == "awq" else "fp8"}", or one of the {len(known)} architectures that '
+            f"it knows, such as {', '.join(name for name in _EXAMPLES if name in known)}"
         )
 
 
@@ -88,13 +91,7 @@ def quantize(
             _run(model, source, recipe, texts, [layer.name for layer in layers if layer not in wanted])
             _save(model, source, out)
         watch.finish()
-    notes = []
-    if any(".experts." in layer.name for layer in wanted):
-        notes.append(
-            "experts were taken apart into layers of their own: vLLM loads them, transformers cannot put them together "
-            "again"
-        )
-    return Made(fallen_back=tuple(watch.fallen_back), notes=tuple(notes))
+    return Made(fallen_back=tuple(watch.fallen_back))
 
 
 def _run(model: Any, source: Resolved, recipe: Recipe, texts: Sequence[Sequence[int]], ignore: Sequence[str]) -> None:
@@ -113,9 +110,8 @@ def _run(model: Any, source: Resolved, recipe: Recipe, texts: Sequence[Sequence[
     except (SpecqError, OSError):
         raise
     except Exception as error:  # it raises bare Exception too; nothing is swallowed
-        why = " ".join(str(error).split())[:200] or type(error).__name__
         raise RunFailed(
-            f"llmcompressor could not quantize {source.name} by {recipe.method} ({why}): "
+            f"llmcompressor could not quantize {source.name} by {recipe.method} ({reason(error)}): "
             'nothing was kept; method = "rtn" needs least of a model'
         ) from error
 
@@ -165,10 +161,13 @@ def _scheme(recipe: Recipe) -> Any:
 
 def _save(model: Any, source: Resolved, out: Path) -> None:
     """Write the weights and their config.json; all else is the source's own."""
+    import torch
     from transformers import GenerationConfig
 
     # Written from memory, these would differ from the source's, and some would be refused.
     model.generation_config = GenerationConfig()
+    if any(".experts." in name for name, module in model.named_modules() if isinstance(module, torch.nn.Linear)):
+        experts.keep_names(model)
     with quiet():
         model.save_pretrained(out, save_compressed=True)
     for name in ("generation_config.json", "recipe.yaml"):

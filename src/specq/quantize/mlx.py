@@ -12,6 +12,7 @@ from typing import Any
 
 from specq.core.errors import RunFailed, Unsupported
 from specq.models import headers
+from specq.models.configs import reason
 from specq.models.quiet import quiet
 from specq.models.refs import Resolved
 from specq.quantize import beside, mlx_methods
@@ -76,7 +77,7 @@ def load(name: str, folder: Path) -> Any:
         with quiet():
             model, _ = load_model(folder, lazy=True, model_config=in_its_words(config, headers.tensors(folder)))
     except _BREAKS as error:
-        raise Unsupported(f"mlx-lm cannot load {name} ({_line(error)}): give another model or engine") from error
+        raise Unsupported(f"mlx-lm cannot load {name} ({reason(error)}): give another model or engine") from error
     return model
 
 
@@ -143,16 +144,12 @@ def quantize(
                     mx.eval(layer.parameters())
     except _BREAKS as error:
         raise RunFailed(
-            f"mlx-lm could not quantize {source.name} by {recipe.method} ({_line(error)}): nothing was kept; "
+            f"mlx-lm could not quantize {source.name} by {recipe.method} ({reason(error)}): nothing was kept; "
             'method = "mlx-rtn" needs least of a model'
         ) from error
     _check_finite(model, recipe)
     _save(model, recipe, config, source.folder, out)
     return Made(fallen_back=tuple(watch.fallen_back), notes=tuple(_notes(model, recipe, roles, wanted)))
-
-
-def _line(error: BaseException) -> str:
-    return " ".join(str(error).split())[:200] or type(error).__name__
 
 
 def _check_finite(model: Any, recipe: Recipe) -> None:

@@ -7,18 +7,19 @@ MLX q * scale + bias with unsigned q (mlx.core.quantize, "affine"); so bias = -(
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
 from specq.core.clock import now
-from specq.core.errors import ModelError, Unsupported
+from specq.core.errors import ConfigError, ModelError, Unsupported
 from specq.models import headers
 from specq.models.refs import Resolved
 from specq.quantize import beside, mlx
 from specq.quantize.made import Made, OnProgress
 from specq.quantize.mlx_methods import GROUPS
-from specq.quantize.recipes import ROW, Recipe
+from specq.quantize.recipes import GRID, ROW, Recipe, make
 from specq.quantize.schemes import declared
 
 BITS = (2, 4, 8)
@@ -31,8 +32,7 @@ def turn_over(source: Resolved, recipe: Recipe, out: Path, on_progress: OnProgre
     """Write the MLX twin of a pack-quantized folder into the empty or new folder `out`.
 
     Integers stay bit for bit, scales in the model's dtype; biases are computed in float32 and rounded to it. A
-    scale of a whole row is repeated for groups of 64, 32 or 128 columns. Bits, group and symmetry are the folder's,
-    whatever the recipe says.
+    scale of a whole row is repeated for groups of 64, 32 or 128 columns. Bits, group and symmetry are the folder's.
 
     Raises:
         ModelError: the folder holds no pack-quantized weights, or they are broken.
@@ -40,31 +40,60 @@ def turn_over(source: Resolved, recipe: Recipe, out: Path, on_progress: OnProgre
         OSError, SafetensorError: the folder could not be written.
     """
     mlx.need_mlx()
-    from specq.quantize import packed
-
     config = headers.read_json(source.folder / "config.json")
-    _check_format(source.name, config)
     files = headers.weight_files(source.folder)
     where = {name: path for path in files for name in headers.read_header(path)}
-    names = sorted({layer for layer, _ in packed.split(where)})
-    if not names:
-        raise ModelError(f"{source.name} holds no packed weights: allowed is a folder of method rtn, gptq or awq")
-    grids = packed.grids(declared(source.folder, config), names)
-    for name, grid in grids.items():
-        _check_grid(name, grid)
+    grids = _grids(source, config, where)
     done: dict[str, Any] = {}
     started = now()
     out.mkdir(parents=True, exist_ok=True)
     for path in files:
         _write(path, where, grids, _dtype(config), done, out)
-        left = (now() - started) / len(done) * (len(names) - len(done)) if done else None
-        on_progress(len(done), len(names), left)
+        left = (now() - started) / len(done) * (len(grids) - len(done)) if done else None
+        on_progress(len(done), len(grids), left)
     _write_config({**config, **mlx.in_its_words(config, where)}, done, out)
     beside.take_over(source.folder, out)
     if (index := source.folder / headers.INDEX).is_file() and len(files) > 1:
         _write_index(index, out)
     mlx.load(source.name, out)
     return Made(notes=tuple(_notes(grids, str(_dtype(config)))))
+
+
+def settled(source: Resolved, recipe: Recipe) -> Recipe:
+    """The recipe with the bits, group and symmetry of the folder that is to be turned over; reads headers alone.
+
+    Where layers differ it is what most of them have.
+
+    Raises:
+        ConfigError: the recipe gives one that the folder does not have.
+        ModelError, Unsupported: as `turn_over`.
+    """
+    config = headers.read_json(source.folder / "config.json")
+    grids = _grids(source, config, headers.tensors(source.folder))
+    found = {key: Counter(getattr(grid, key) for grid in grids.values()) for key in GRID}
+    given = recipe.to_json()
+    for key, counts in found.items():
+        if key in given and given[key] not in counts:
+            has = " and ".join(json.dumps(value) for value in sorted(counts))
+            raise ConfigError(
+                f"{key} = {json.dumps(given[key])}: {source.name} has {key} = {has}, and "
+                f'method = "{recipe.method}" keeps what a folder has: leave {key} out'
+            )
+    return make({**given, **{key: counts.most_common(1)[0][0] for key, counts in found.items()}})
+
+
+def _grids(source: Resolved, config: Mapping[str, Any], tensors: Iterable[str]) -> dict[str, Any]:
+    """The grid of each packed layer of a folder, all of them such as MLX can hold."""
+    from specq.quantize import packed
+
+    _check_format(source.name, config)
+    names = sorted({layer for layer, _ in packed.split(tensors)})
+    if not names:
+        raise ModelError(f"{source.name} holds no packed weights: allowed is a folder of method rtn, gptq or awq")
+    grids = packed.grids(declared(source.folder, config), names)
+    for name, grid in grids.items():
+        _check_grid(name, grid)
+    return dict(grids)
 
 
 def _check_format(name: str, config: Mapping[str, Any]) -> None:

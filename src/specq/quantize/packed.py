@@ -113,7 +113,7 @@ def assemble(name: str, grid: Grid, parts: Mapping[str, Tensor]) -> IntWeights:
         q=unpack(words, grid.bits, columns),
         scales=scales,
         zeros=zeros,
-        order=_order(parts.get("weight_g_idx"), columns // groups),
+        order=order_of(parts.get("weight_g_idx"), columns // groups),
     )
 
 
@@ -121,8 +121,8 @@ def _words(count: int, bits: int) -> int:
     return -(-count * bits // 32)
 
 
-def _order(index: Tensor | None, size: int) -> Tensor | None:
-    """The group of each column where that is not simply one group after the other."""
+def order_of(index: Tensor | None, size: int) -> Tensor | None:
+    """The group of each column where that is not simply one group of `size` after the other."""
     if index is None or bool((index < 0).any()):
         # Some writers store -1 everywhere for "no order".
         return None

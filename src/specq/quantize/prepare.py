@@ -11,7 +11,7 @@ from specq.core.errors import PromptError
 from specq.models import headers, tokenizers
 from specq.models.refs import Resolved
 from specq.quantize import calibration as texts
-from specq.quantize import room
+from specq.quantize import contents, experts, room
 from specq.quantize.calibration import Calibration
 from specq.quantize.layers import Layer, asked, check_shapes, linear_layers
 from specq.quantize.recipes import SELF, Recipe, need_calibration
@@ -19,12 +19,16 @@ from specq.quantize.recipes import SELF, Recipe, need_calibration
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Plan:
-    """A quantization that was checked: its layers, and its texts unless the model is still to write them."""
+    """A quantization that was checked: its layers, and its texts unless the model is still to write them.
+
+    `tied`: the head is the embedding and the method keeps the two one.
+    """
 
     source: Resolved
     recipe: Recipe
     layers: tuple[Layer, ...]
     calibration: Calibration | None
+    tied: bool
 
     @property
     def asked(self) -> tuple[Layer, ...]:
@@ -45,7 +49,7 @@ def plan(source: Resolved, recipe: Recipe, out: Path) -> Plan:
     """
     if recipe.facts.tool == "specq":
         # A folder that is turned over is quantized on purpose; what does that checks it.
-        return Plan(source=source, recipe=recipe, layers=(), calibration=None)
+        return Plan(source=source, recipe=recipe, layers=(), calibration=None, tied=False)
     room.refuse_quantized(source.name, source.folder)
     need_calibration(recipe)
     layers = linear_layers(source.folder)
@@ -55,6 +59,8 @@ def plan(source: Resolved, recipe: Recipe, out: Path) -> Plan:
         from specq.quantize import llmcompressor
 
         llmcompressor.check(recipe, config["architectures"][0])
+        if any(".experts." in layer.name for layer in asked(recipe, layers)):
+            experts.check(recipe, config)
     else:
         from specq.quantize import mlx
 
@@ -69,7 +75,21 @@ def plan(source: Resolved, recipe: Recipe, out: Path) -> Plan:
     tokens = loaded.used.tokens_used if loaded else recipe.samples * recipe.tokens
     room.check_room(recipe, layers, source.folder, tokens=tokens, out=out, name=source.name)
     room.check_source(source.name, source.folder)
-    return Plan(source=source, recipe=recipe, layers=layers, calibration=loaded)
+    tied = recipe.facts.tool == "mlx-lm" and contents.read(source.folder).tied
+    return Plan(source=source, recipe=recipe, layers=layers, calibration=loaded, tied=tied)
+
+
+def settled(recipe: Recipe, source: Resolved) -> Recipe:
+    """The recipe with what a folder tells by itself, for a method that turns a quantized one over; else as it is.
+
+    Raises:
+        ConfigError, ModelError, Unsupported: as mlx_bridge.settled.
+    """
+    if recipe.facts.tool != "specq":
+        return recipe
+    from specq.quantize import mlx_bridge
+
+    return mlx_bridge.settled(source, recipe)
 
 
 def widest(recipe: Recipe, layers: tuple[Layer, ...]) -> int:

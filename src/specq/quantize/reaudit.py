@@ -22,11 +22,19 @@ def audit_again(folder: Path, source: str | None) -> QuantAudit:
     Raises:
         ModelError: no model folder, broken headers, a format that cannot be read here, or no such source.
     """
+    if not folder.is_dir():
+        raise ModelError(
+            f"audit {folder}: no such folder; allowed is a folder of weights, which specq quantize MODEL --out DIR "
+            f"makes; of a model by its name type: specq models facts {folder}"
+        )
     notes: list[str] = []
     made = _made(folder, notes)
     origin: Path | None = None
     if source is not None:
-        origin = refs.resolve(source).folder
+        named = refs.resolve(source)
+        origin = named.folder
+        if made is not None and facts(named).weights_sha256 != made.source_sha256:
+            notes.append(f"{source} has other weights than the source that specq noted, {made.source}")
     elif made is not None:
         origin = _source_of(made, notes)
     found = audit.audit_folder(
@@ -44,8 +52,9 @@ def _made(folder: Path, notes: list[str]) -> Artifact | None:
         return None
     try:
         return artifact.read(folder)
-    except ModelError:
-        notes.append(f"{artifact.FILE} was written by another version of specq, and was not used")
+    except ModelError as error:
+        # Its own words, without the path and the advice: the folder itself is audited all the same.
+        notes.append(f"{str(error).removeprefix(f'{folder}/').split(':')[0]}, and was not used")
         return None
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import tomllib
 from collections.abc import Mapping
-from dataclasses import MISSING, asdict, dataclass, fields, replace
+from dataclasses import MISSING, asdict, dataclass, field, fields, replace
 from pathlib import Path
 from typing import Any, Literal
 
@@ -17,6 +17,8 @@ ROW = 0
 SELF = "self"
 """Calibration on text that the model itself writes."""
 MIXES = ("mixed_2_6", "mixed_3_4", "mixed_3_6", "mixed_4_6")
+GRID = ("bits", "group_size", "symmetric")
+"""The keys that a folder tells by itself once it is quantized."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -78,7 +80,8 @@ class Recipe:
     no zero point. `embeddings` and `head` say what happens to the input embedding and the output head; a
     head that shares the embedding's weights is kept with it. `mix` names mlx-lm's mixture of two bit widths.
     `calibration` is a file of texts (JSONL or plain), "self", or None; `samples` texts of up to `tokens`
-    tokens are used; `seed` orders them and seeds whatever the method draws.
+    tokens are used; `seed` orders them and seeds whatever the method draws. `untold` are keys of GRID that nobody
+    gave to a method that takes them from the folder which it turns over: their values here mean nothing.
     """
 
     method: str
@@ -92,6 +95,7 @@ class Recipe:
     samples: int = 32
     tokens: int = 512
     seed: int = 0
+    untold: tuple[str, ...] = field(default=(), repr=False)
 
     @property
     def facts(self) -> MethodFacts:
@@ -99,8 +103,8 @@ class Recipe:
         return METHODS[self.method]
 
     def to_json(self) -> dict[str, Any]:
-        """Every key with its value; `make` reads it back."""
-        return asdict(self)
+        """Every key that has a value; `make` reads it back."""
+        return {key: value for key, value in asdict(self).items() if key not in ("untold", *self.untold)}
 
     def with_calibration(self, calibration: str | None) -> Recipe:
         """The same recipe on other text.
@@ -110,12 +114,20 @@ class Recipe:
         """
         return make({**replace(self, calibration=None).to_json(), "calibration": calibration})
 
-    def words(self) -> str:
-        """A short name for tables: "gptq 4-bit, groups of 64, symmetric"."""
+    def words(self, *, tied: bool = False) -> str:
+        """A short name for tables: "gptq 4-bit, groups of 64, symmetric, head too".
+
+        `tied`: the head is the embedding and goes the embedding's way, whatever `head` says.
+        """
+        if self.untold:
+            return f"{self.method}, as the folder is"
         group = "one scale a row" if self.group_size == ROW else f"groups of {self.group_size}"
         kind = "symmetric" if self.symmetric else "asymmetric"
-        head = ", head too" if self.head == "quantize" else ""
-        return f"{self.method} {self.mix or f'{self.bits}-bit'}, {group}, {kind}{head}"
+        embeddings = self.embeddings == "quantize"
+        head = embeddings if tied else self.head == "quantize"
+        parts = [*(["embeddings"] if embeddings else []), *(["head"] if head else [])]
+        more = f", {' and '.join(parts)} too" if parts else ""
+        return f"{self.method} {self.mix or f'{self.bits}-bit'}, {group}, {kind}{more}"
 
 
 _TYPES: dict[str, tuple[type, ...]] = {
@@ -163,7 +175,7 @@ def make(values: Mapping[str, Any]) -> Recipe:
         ConfigError: a key or the method is unknown, a value has the wrong type or is out of range, or the
             values are impossible together; says what is allowed.
     """
-    known = [f.name for f in fields(Recipe)]
+    known = [f.name for f in fields(Recipe) if f.name != "untold"]
     for key in values:
         if key not in known:
             raise ConfigError(f'unknown key "{key}"{nearest(str(key), known)} allowed: {", ".join(known)}')
@@ -187,12 +199,20 @@ def _with_defaults(method: str, values: Mapping[str, Any]) -> Recipe:
     facts = METHODS[method]
     mix = values.get("mix")
     if method == "mlx-mixed" and mix is None:
-        mix = MIXES[-1]
-    bits = values.get("bits", int(mix.split("_")[1]) if mix in MIXES else facts.bits[0])
+        # The one with the bits that were given, the widest of them.
+        fits = [one for one in MIXES if values.get("bits", _narrow(one)) == _narrow(one)]
+        mix = (fits or MIXES)[-1]
+    bits = values.get("bits", _narrow(mix) if mix in MIXES else facts.bits[0])
     group = (facts.by_bits or {}).get(bits, (facts.groups or (DEFAULT_GROUP,))[0])
     defaults = {f.name: f.default for f in fields(Recipe) if f.default is not MISSING}
     chosen = {"bits": bits, "group_size": group, "symmetric": facts.symmetric[0]}
-    return Recipe(**{**defaults, **chosen, **values, "mix": mix})
+    untold = tuple(key for key in GRID if key not in values) if facts.tool == "specq" else ()
+    return Recipe(**{**defaults, **chosen, **values, "mix": mix, "untold": untold})
+
+
+def _narrow(mix: str) -> int:
+    """The smaller of a mixture's two bit widths."""
+    return int(mix.split("_")[1])
 
 
 def _check(recipe: Recipe) -> None:
@@ -210,10 +230,18 @@ def _check(recipe: Recipe) -> None:
     for key in ("embeddings", "head"):
         if getattr(recipe, key) not in TREATMENTS:
             raise ConfigError(f'{key} = "{getattr(recipe, key)}": allowed is {_list(TREATMENTS)}')
+        if facts.tool == "specq" and getattr(recipe, key) != "keep":
+            raise ConfigError(f'{key} = "quantize": {name} keeps what a folder has; leave {key} out')
     if (recipe.mix is not None) != (recipe.method == "mlx-mixed"):
         raise ConfigError(f'mix: {name} does not read it, allowed is method = "mlx-mixed"')
     if recipe.mix is not None and recipe.mix not in MIXES:
         raise ConfigError(f'mix = "{recipe.mix}"{nearest(recipe.mix, MIXES) or ":"} allowed is {_list(MIXES)}')
+    if recipe.mix is not None and recipe.bits != _narrow(recipe.mix):
+        fits = [f'mix = "{mix}"' for mix in MIXES if _narrow(mix) == recipe.bits]
+        raise ConfigError(
+            f'bits = {recipe.bits}: mix = "{recipe.mix}" has {" and ".join(recipe.mix.split("_")[1:])} bits; '
+            f"leave bits out, or give {_list(fits)}"
+        )
     if recipe.calibration == "":
         raise ConfigError('calibration is empty: allowed is a file of texts, or "self"')
     if recipe.calibration is not None and not facts.calibrates:

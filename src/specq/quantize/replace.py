@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 
 import torch
@@ -12,13 +12,16 @@ from transformers import PreTrainedModel
 
 from specq.core.types import Prefill
 from specq.quantize.audited import NO_KERNEL
+from specq.quantize.crossovers import Crossovers
 from specq.quantize.dense import PackedLinear, blocked
-from specq.quantize.kernels import KernelLinear, kernel_of, set_many
+from specq.quantize.kernels import KernelLinear, kernel_of
 from specq.quantize.packed import IntWeights, round_to_nearest
 from specq.quantize.recipes import ROW
 
 # The kernels add up in float32 and the dense layers round their weights: both lie well within this of each other.
 _LARGEST_ERROR = 0.01
+# What transformers leaves in a layer that it made dense: held, and read by no pass.
+_LEFT_OVER = ("weight_scale", "weight_zero_point", "weight_global_scale", "input_scale", "input_global_scale")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -54,10 +57,14 @@ class Swap:
     """Replaces linear layers of a model by packed ones, one after the other.
 
     `kernels` maps the name of each layer that was put to its kernel, or to "no kernel here: " and why.
+    `crossovers` None: all row counts are measured here.
     """
 
-    def __init__(self, model: PreTrainedModel, prefill: Prefill, kernels: dict[str, str]) -> None:
+    def __init__(
+        self, model: PreTrainedModel, prefill: Prefill, kernels: dict[str, str], crossovers: Crossovers | None = None
+    ) -> None:
         self.model, self.prefill, self.kernels = model, prefill, kernels
+        self.crossovers = Crossovers() if crossovers is None else crossovers
         self._put: dict[str, list[KernelLinear]] = defaultdict(list)
 
     def put(self, name: str, weights: IntWeights, *, dequantized: bool = False) -> None:
@@ -99,7 +106,7 @@ class Swap:
 
     def measure(self) -> dict[str, int | None]:
         """Set and return, for each kind of layer, from which row count on the way for many rows is faster."""
-        found = {kind: set_many(layers) for kind, layers in sorted(self._put.items())}
+        found = {kind: self.crossovers.set(layers) for kind, layers in sorted(self._put.items())}
         for kind, layers in self._put.items():
             if found[kind] is None:
                 for layer in layers:
@@ -144,9 +151,9 @@ def _agrees(fast: KernelLinear, plain: nn.Linear) -> bool:
     return True
 
 
-def held_bytes(model: nn.Module) -> int:
-    """Bytes of all weights and buffers that a model holds, each piece of memory once, dense twins included."""
-    return _bytes_of(model.modules())
+def held_bytes(*models: nn.Module) -> int:
+    """Bytes of all weights and buffers that models hold, each piece of memory once, dense twins included."""
+    return _bytes_of(module for model in models for module in model.modules())
 
 
 def read_bytes(model: PreTrainedModel) -> int:
@@ -156,18 +163,18 @@ def read_bytes(model: PreTrainedModel) -> int:
     """
     unread = {id(model.get_input_embeddings())}
     unread |= {id(module.dense) for module in model.modules() if isinstance(module, KernelLinear)}
-    return _bytes_of(module for module in model.modules() if id(module) not in unread)
+    return _bytes_of((module for module in model.modules() if id(module) not in unread), _LEFT_OVER)
 
 
-def _bytes_of(modules: Iterable[nn.Module]) -> int:
-    """Bytes of what these modules hold themselves, each piece of memory once."""
+def _bytes_of(modules: Iterable[nn.Module], without: Collection[str] = ()) -> int:
+    """Bytes of what these modules hold themselves, each piece of memory once, `without` tensors of those names."""
     held: dict[int, int] = {}
-    total = 0
+    packed: dict[int, int] = {}
     for module in modules:
         if isinstance(module, PackedLinear):
-            total += module.weight_bytes
-        for tensor in (*module._parameters.values(), *module._buffers.values()):
-            if tensor is not None:
+            packed[id(module._packed)] = module.weight_bytes
+        for name, tensor in (*module._parameters.items(), *module._buffers.items()):
+            if tensor is not None and name not in without:
                 storage = tensor.untyped_storage()
                 held[storage.data_ptr()] = storage.nbytes()
-    return total + sum(held.values())
+    return sum(packed.values()) + sum(held.values())

@@ -11,6 +11,7 @@ from pathlib import Path
 from specq.core.errors import DiskFull, ModelError
 from specq.models import headers
 from specq.quantize import contents, sizes
+from specq.quantize.contents import Contents
 from specq.quantize.layers import Layer, asked
 from specq.quantize.recipes import Recipe
 from specq.quantize.schemes import Scheme
@@ -69,19 +70,24 @@ def refuse_quantized(name: str, folder: Path) -> None:
 def stored_bytes(recipe: Recipe, layers: Sequence[Layer], folder: Path) -> int:
     """How many bytes of weight files a quantized folder should have: integers, scales, floats that stay, headers."""
     source = contents.read(folder)
+    return sizes.predicted_bytes(source, schemes(recipe, layers, source))
+
+
+def schemes(recipe: Recipe, layers: Sequence[Layer], source: Contents) -> dict[str, Scheme]:
+    """How each layer that a recipe quantizes will be stored, by canonical name; `layers` are all of the source."""
     known = {contents.canonical(layer.name) for layer in source.layers.values()}
     places = [int(found[1]) for layer in layers if (found := _PLACE.search(layer.name))]
-    schemes: dict[str, Scheme] = {}
+    chosen: dict[str, Scheme] = {}
     for layer in asked(recipe, layers):
         name = contents.canonical(layer.name)
         # Some files hold both halves of what all experts read in one tensor.
         name = name if name in known else name.replace(".experts.gate_proj", ".experts.gate_up_proj")
         # llmcompressor gives a head that is the embedding weights of its own, mlx-lm keeps the two one.
         if name in known or (layer.role == "head" and recipe.facts.tool == "llmcompressor"):
-            schemes[name] = _scheme(recipe, layer.name, max(places, default=0) + 1)
+            chosen[name] = _scheme(recipe, layer.name, max(places, default=0) + 1)
     if recipe.embeddings == "quantize":
-        schemes |= {contents.canonical(layer.name): _scheme(recipe, layer.name, 1) for layer in source.of("embedding")}
-    return sizes.predicted_bytes(source, schemes)
+        chosen |= {contents.canonical(layer.name): _scheme(recipe, layer.name, 1) for layer in source.of("embedding")}
+    return chosen
 
 
 def _scheme(recipe: Recipe, name: str, blocks: int) -> Scheme:

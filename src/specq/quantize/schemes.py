@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -20,15 +20,33 @@ COMPRESSED = (
     "mxfp4-pack-quantized",
     "mxfp8-quantized",
 )
+# What formats hold that other versions of compressed-tensors write.
+_FOREIGN = {
+    "sparse-bitmask": "sparse floats with a bitmask",
+    "sparse-24-bitmask": "2:4 sparse floats with a bitmask",
+    "marlin-24": "2:4 sparse integers in the order of the Marlin kernel",
+    "dense": "floats that are rounded as they run",
+    "mixed-precision": "formats that each group names for itself",
+}
+# These may stand above groups that have formats of their own, or none.
+_OVER_ALL = ("mixed-precision", "dense")
 _MLX_BITS = {"mxfp4": (4, 32), "nvfp4": (4, 16), "mxfp8": (8, 32)}
+_MLX_MODES = ("affine", *_MLX_BITS)
+# Versions of a layout that are read here, and the widths that they hold.
+_LAYOUTS = {"gptq": ("gptq", "gptq_v2"), "awq": ("gemm",)}
+_WIDTHS = {"gptq": (2, 3, 4, 8), "awq": (4,)}
+PACKED = ("pack-quantized", "gptq", "awq")
+"""Formats of integers that are read here; packed kernels run them where they can."""
 ALLOWED = "allowed are compressed-tensors, gptq, awq, MLX folders and plain floats"
+ANEW = "get the model in floats and type: specq quantize MODEL"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Scheme:
     """How one layer is stored. `group_size` 0 is one scale a row; None where scales have another shape.
 
-    `block` gives rows and columns that share a scale, where blocks or the whole tensor ((0, 0)) do.
+    `block` gives rows and columns that share a scale, where blocks or the whole tensor ((0, 0)) do. `act_order`:
+    an index says which group each column belongs to. `less_one`: zero points are stored minus one.
     """
 
     format: str
@@ -38,6 +56,7 @@ class Scheme:
     block: tuple[int, int] | None = None
     activations: bool = False
     act_order: bool = False
+    less_one: bool = False
 
     def words(self) -> str:
         """For example "4-bit, groups of 64, symmetric"."""
@@ -50,10 +69,11 @@ class Declared:
     """What config.json declares. `format` is "" for a plain folder.
 
     `rules` are (target, scheme) in order of precedence: "*" is every layer, "re:" a pattern, else a name;
-    None means kept. `ignore` are patterns of layers that are kept.
+    None means kept. `ignore` are patterns of layers that are kept. `place` is the file, for errors.
     """
 
     format: str
+    place: str = "config.json"
     rules: tuple[tuple[str, Scheme | None], ...] = ()
     ignore: tuple[str, ...] = ()
 
@@ -77,7 +97,7 @@ class Declared:
         found = self.rule(name)
         if found is None:
             raise ModelError(
-                f"the layer {name} is stored quantized and config.json does not say how: expected a rule for it in "
+                f"the layer {name} is stored quantized and {self.place} does not say how: expected a rule for it in "
                 "quantization_config (compressed-tensors, gptq, awq) or quantization (MLX)"
             )
         return found
@@ -89,33 +109,36 @@ def declared(folder: Path, config: Mapping[str, Any]) -> Declared:
     Raises:
         ModelError: it is broken, or of a kind that cannot be read here; names the kind.
     """
-    place = f"{folder}/config.json: quantization_config"
+    file = f"{folder}/config.json"
+    place = f"{file}: quantization_config"
     given = config.get("quantization_config")
     if given is None:
         given = config.get("compression_config")
     mlx = config.get("quantization")
     if given is None and mlx is None:
-        return Declared(format="")
+        return Declared(format="", place=file)
     try:
         if isinstance(mlx, dict) and (given is None or "quant_method" not in given):
-            return _mlx(mlx)
+            return replace(_mlx(f"{file}: quantization", mlx), place=file)
         if not isinstance(given, dict):
             raise ModelError(f"{place} is a {type(given).__name__}, expected an object; {ALLOWED}")
         method = str(given.get("quant_method") or "no quant_method")
         if method == "compressed-tensors":
-            return _compressed(place, given)
-        if method in ("gptq", "awq"):
-            return _autogptq(method, given)
+            return replace(_compressed(place, given), place=file)
+        if method in _LAYOUTS:
+            return replace(_autogptq(place, method, given), place=file)
         if "quant_method" not in given and {"bits", "group_size"} <= set(given):
-            return _mlx(given)
+            return replace(_mlx(place, given), place=file)
     except (KeyError, TypeError, ValueError, AttributeError, re.error) as error:
         raise ModelError(f"{place} is not readable ({type(error).__name__}: {error}); {ALLOWED}") from error
     raise ModelError(f"{place} has quant_method {method!r}, which cannot be read here; {ALLOWED}")
 
 
-def _mlx(given: Mapping[str, Any]) -> Declared:
+def _mlx(place: str, given: Mapping[str, Any]) -> Declared:
     def scheme(entry: Mapping[str, Any]) -> Scheme:
         mode = str(entry.get("mode") or given.get("mode") or "affine")
+        if mode not in _MLX_MODES:
+            raise ModelError(f"{place} has mode {mode!r}, which nothing here reads; allowed: {', '.join(_MLX_MODES)}")
         bits, group = _MLX_BITS.get(mode, (4, 64))
         bits, group = int(entry.get("bits") or bits), int(entry.get("group_size") or given.get("group_size") or group)
         return Scheme(format=f"mlx {mode}", bits=bits, group_size=group, symmetric=mode != "affine")
@@ -131,28 +154,52 @@ def _mlx(given: Mapping[str, Any]) -> Declared:
     return Declared(format=base.format, rules=(*rules, ("*", base)), ignore=ignore)
 
 
-def _autogptq(method: str, given: Mapping[str, Any]) -> Declared:
-    group = int(given["group_size"])
-    symmetric = not given.get("zero_point", True) if method == "awq" else bool(given.get("sym", True))
-    scheme = Scheme(
-        format=method,
-        bits=int(given.get("bits") or given["w_bit"]),
-        group_size=ROW if group < 0 else group,
-        symmetric=symmetric,
-        act_order=bool(given.get("desc_act")),
-    )
-    kept = given.get("modules_to_not_convert") or ()
-    return Declared(
-        format=method, rules=(("*", scheme),), ignore=tuple(f"re:.*{re.escape(str(part))}" for part in kept)
-    )
+def _autogptq(place: str, method: str, given: Mapping[str, Any]) -> Declared:
+    key = "version" if method == "awq" else "checkpoint_format"
+    layout = "marlin" if given.get("is_marlin_format") else str(given.get(key) or _LAYOUTS[method][0]).lower()
+    if layout not in _LAYOUTS[method]:
+        raise ModelError(
+            f"{place} has {key} {layout!r}, and nothing here reads it; allowed: {', '.join(_LAYOUTS[method])}; {ANEW}"
+        )
+
+    def scheme(entry: Mapping[str, Any]) -> Scheme:
+        told = {**given, **entry}
+        bits, group = int(told.get("bits") or told["w_bit"]), int(told.get("group_size") or told["q_group_size"])
+        if bits not in _WIDTHS[method]:
+            widths = ", ".join(map(str, _WIDTHS[method]))
+            raise ModelError(f"{place} has {bits}-bit {method} weights, which nothing here reads; allowed: {widths}")
+        return Scheme(
+            format=method,
+            bits=bits,
+            group_size=ROW if group < 0 else group,
+            symmetric=not told.get("zero_point", True) if method == "awq" else bool(told.get("sym", True)),
+            act_order=bool(told.get("desc_act")),
+            less_one=layout == "gptq",
+        )
+
+    kept = tuple(f"re:.*{re.escape(str(part))}" for part in given.get("modules_to_not_convert") or ())
+    named: list[tuple[str, Scheme | None]] = []
+    # GPTQModel's own settings for single layers: "-:" keeps what matches, "+:" or nothing before it changes it.
+    for given_pattern, entry in (given.get("dynamic") or {}).items():
+        pattern = given_pattern.removeprefix("-:").removeprefix("+:")
+        re.compile(pattern)
+        keeps = given_pattern.startswith("-:")
+        kept = (*kept, f"re:{pattern}") if keeps else kept
+        named.append((f"re:{pattern}", None if keeps else scheme(entry)))
+    return Declared(format=method, rules=(*named, ("*", scheme({}))), ignore=kept)
 
 
 def _compressed(place: str, given: Mapping[str, Any]) -> Declared:
-    whole = str(given.get("format"))
+    whole = given.get("format")
+    if whole is not None and whole not in _OVER_ALL:
+        _known(place, whole)
+    sparse = (given.get("sparsity_config") or {}).get("format")
+    if sparse not in (None, "dense"):
+        _known(f"{place}.sparsity_config", sparse)
     named: list[tuple[str, Scheme | None]] = []
     classes: list[tuple[str, Scheme | None]] = []
     for group in given["config_groups"].values():
-        scheme = _compressed_scheme(place, str(group.get("format") or whole), group)
+        scheme = _compressed_scheme(place, group.get("format") or whole, group)
         for target in map(str, group["targets"]):
             if target == "Linear":
                 classes.append(("*", scheme))
@@ -165,17 +212,26 @@ def _compressed(place: str, given: Mapping[str, Any]) -> Declared:
         re.compile(pattern.removeprefix("re:"))
     # compressed-tensors orders them so (match_targets): names, then patterns by their letters, then classes.
     rules = (*sorted(named, key=lambda rule: (rule[0].startswith("re:"), rule[0])), *classes)
-    return Declared(format=whole, rules=rules, ignore=ignore)
+    return Declared(format=str(whole), rules=rules, ignore=ignore)
 
 
-def _compressed_scheme(place: str, kind: str, group: Mapping[str, Any]) -> Scheme | None:
+def _known(place: str, kind: Any) -> str:
+    """A format that is read here, by its name."""
+    if kind not in COMPRESSED:
+        what = _FOREIGN.get(str(kind), "unknown here")
+        raise ModelError(
+            f"{place} has the format {kind!r} ({what}), and nothing here reads it; allowed: {', '.join(COMPRESSED)}; "
+            f"{ANEW}"
+        )
+    return str(kind)
+
+
+def _compressed_scheme(place: str, kind: Any, group: Mapping[str, Any]) -> Scheme | None:
     weights = group.get("weights")
+    if group.get("format") is not None or weights is not None:
+        kind = _known(place, kind)
     if weights is None:
         return None
-    if kind not in COMPRESSED:
-        raise ModelError(
-            f"{place} has the format {kind!r}, which cannot be read here; allowed: {', '.join(COMPRESSED)}"
-        )
     if kind == "pack-quantized" and weights.get("type", "int") != "int":
         raise ModelError(f"{place} packs {weights['num_bits']}-bit {weights['type']} weights; allowed are integers")
     # Where no strategy is named, the group tells it: none is the whole tensor, -1 a row.
@@ -198,5 +254,5 @@ def _compressed_scheme(place: str, kind: str, group: Mapping[str, Any]) -> Schem
         symmetric=bool(weights.get("symmetric", True)),
         block=block,
         activations=group.get("input_activations") is not None,
-        act_order=weights.get("actorder") not in (None, "static", "weight"),
+        act_order=weights.get("actorder") not in (None, False, "static", "weight"),
     )

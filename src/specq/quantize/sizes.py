@@ -24,7 +24,7 @@ def quantized_bytes(scheme: Scheme, *, rows: int, columns: int, float_bytes: int
         columns: input features.
         float_bytes: of a scale that is stored in the model's own dtype.
     """
-    scales = _scales(scheme, rows, columns)
+    scales = scale_count(scheme, rows, columns)
     kind = scheme.format.removesuffix("-quantized").removesuffix("-pack")
     if kind in ("nvfp4", "mxfp4", "mlx nvfp4", "mlx mxfp4", "mxfp8", "mlx mxfp8"):
         whole = rows * columns * scheme.bits // 8 + scales
@@ -43,7 +43,8 @@ def quantized_bytes(scheme: Scheme, *, rows: int, columns: int, float_bytes: int
     return rows * words + scales * float_bytes + zeros + (4 * columns if scheme.act_order else 0)
 
 
-def _scales(scheme: Scheme, rows: int, columns: int) -> int:
+def scale_count(scheme: Scheme, rows: int, columns: int) -> int:
+    """How many scales a layer has."""
     if scheme.block == (0, 0):
         return 1
     if scheme.block is not None:
