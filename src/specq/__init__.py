@@ -21,6 +21,7 @@ if TYPE_CHECKING:
         quantize_model,
         rebuild_report,
         run_experiment,
+        start_experiment,
     )
 
 __version__ = "0.1.0"
@@ -40,6 +41,7 @@ __all__ = [
     "quantize_model",
     "rebuild_report",
     "run_experiment",
+    "start_experiment",
 ]
 
 

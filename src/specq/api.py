@@ -31,6 +31,28 @@ def load_experiment(file: Path | str, overrides: Sequence[str] = (), *, smoke: b
     return config.load(Path(file), overrides, smoke=smoke)
 
 
+def start_experiment(
+    question: str,
+    target: str,
+    *,
+    prompts: Path | str | None = None,
+    evals: Path | str | None = None,
+    out: Path | str | None = None,
+) -> tuple[Path, ...]:
+    """Write a commented experiment that runs as it is, and its recipes beside it; the experiment's path comes first.
+
+    `question` is quantize, draft or levers; `out` is QUESTION.toml where it is left out. Nothing is written over.
+
+    Raises:
+        ConfigError: no such question, neither prompts nor evals, or a file that is there already.
+        UserError: the model, the prompts or the evals will not do.
+    """
+    from specq.experiment import starting
+
+    given = (None if file is None else Path(file) for file in (prompts, evals))
+    return starting.write(question, target, *given, out=Path(out or f"{question}.toml"))
+
+
 def plan_experiment(experiment: Experiment | Path | str, *, measure_bandwidth: bool = True) -> Plan:
     """What would run and what it needs, with refusals, before any weight is loaded.
 
@@ -159,25 +181,37 @@ def rebuild_report(run: Path | str, *, out: Path | str = DEFAULT_OUT) -> Report:
     return report.write(find_run(run, Path(out)))
 
 
-def check_gate(report: Report) -> None:
+def check_gate(report: Report, arm: str | None = None) -> None:
     """Do nothing when the run is complete, every arm is valid and audited, the twin too, and the floor is held.
+
+    With `arm`, its id or its label, that one alone is asked: its verdict must be keep.
 
     Raises:
         GateFailed: in one line, what is not met.
+        ConfigError: the run has no such arm beside the baseline.
     """
-    from specq.core.errors import GateFailed
+    from specq.core.errors import ConfigError, GateFailed, nearest
 
+    if arm is not None:
+        judged = {name: one.verdict for one in report.arms if one.verdict is not None for name in (one.label, one.id)}
+        if (verdict := judged.get(arm)) is None:
+            known = nearest(arm, judged) or f"; its arms are {', '.join(judged) or 'none'}"
+            raise ConfigError(f'gate: the run has no arm "{arm}"{known}')
+        if not report.complete or verdict.kind != "keep":
+            unfinished = "" if report.complete else "the run is incomplete; "
+            raise GateFailed(f"the gate failed: {unfinished}{verdict.kind}: {verdict.sentence}")
+        return
     failed = [] if report.complete else ["the run is incomplete"]
-    for arm in report.arms:
-        if arm.verdict is None:
+    for one in report.arms:
+        if one.verdict is None:
             # A baseline: the first is not audited at temperature 0, but an audit that failed or broke counts.
-            failed += [f"{arm.id}: {arm.audit.sentence()}"] if arm.audit.reasons else []
+            failed += [f"{one.id}: {one.audit.sentence()}"] if one.audit.reasons else []
             continue
-        if arm.verdict.kind == "invalid":
-            failed.append(f"{arm.id} is invalid ({'; '.join(arm.verdict.reasons)})")
-        elif arm.audit.status == "missing":
-            failed.append(f"{arm.id}: {arm.audit.sentence()}")
-        failed += [f"{arm.id}: {why}" for why in arm.verdict.floor]
+        if one.verdict.kind == "invalid":
+            failed.append(f"{one.id} is invalid ({'; '.join(one.verdict.reasons)})")
+        elif one.audit.status == "missing":
+            failed.append(f"{one.id}: {one.audit.sentence()}")
+        failed += [f"{one.id}: {why}" for why in one.verdict.floor]
     if failed:
         raise GateFailed(f"the gate failed: {'; '.join(failed)}")
 

@@ -9,7 +9,7 @@ import pytest
 import torch
 
 import tiny_models as tiny
-from specq.core.types import RULES, DraftSpec, Sampling
+from specq.core.types import EXACT_RULES, DraftSpec, Sampling
 from specq.decoding import audit, rules
 from specq.decoding.drafters import chain
 from specq.decoding.sampling import Warper, warp
@@ -151,7 +151,7 @@ def test_plain_text_is_outside_its_own_law(baseline):
     assert sum(record.surprise_variance for record in baseline) > 100
 
 
-@pytest.mark.parametrize("rule", RULES)
+@pytest.mark.parametrize("rule", EXACT_RULES)
 @pytest.mark.parametrize("name", ["ngram", "early_exit", "self", "model"])
 def test_a_clean_draft_is_outside_the_law(target_of, folder_of, baseline, name, rule):
     draft = "self" if name == "self" else str(folder_of("llama", noise=0.2))
@@ -172,7 +172,7 @@ def test_a_clean_draft_is_outside_the_law(target_of, folder_of, baseline, name, 
 def test_an_answer_that_ended_at_its_eos_takes_other_steps_than_the_law_says(target_of):
     """The steps that were proposed for went on past the end of the text; the law must not mind."""
     target, ends = target_of("llama"), dataclasses.replace(WARM, ignore_eos=False, eos_ids=tuple(range(4, 12)))
-    for rule in RULES:
+    for rule in EXACT_RULES:
         records = sampled(target, dataclasses.replace(EARLY, rule=rule), sampling=ends)
         assert any(record.positions < NEW for record in records)
         found = report.sampled(records, [], records)
@@ -232,7 +232,7 @@ def test_one_step_too_many_of_a_lookup_passes(target_of, baseline):
 FIRST = {
     "plain": None,
     "ngram": DraftSpec(method="lookup", k=2),
-    **{rule: dataclasses.replace(EARLY, k=2, rule=rule) for rule in RULES},
+    **{rule: dataclasses.replace(EARLY, k=2, rule=rule) for rule in EXACT_RULES},
 }
 DRAWS = 240
 

@@ -6,7 +6,7 @@ import pytest
 
 import tiny_models as tiny
 from specq.core.errors import Unsupported
-from specq.core.types import RULES, DraftSpec, Sampling
+from specq.core.types import EXACT_RULES, DraftSpec, Sampling
 from specq.decoding.ragged import RaggedSession
 
 PROMPTS = [
@@ -60,7 +60,7 @@ def test_a_plain_row_depends_on_its_neighbours(target_of, eos_of, kind):
         assert len({len(row.ids) for row in alone}) > 1
 
 
-@pytest.mark.parametrize("rule", RULES)
+@pytest.mark.parametrize("rule", EXACT_RULES)
 @pytest.mark.parametrize("kind", ["llama", "gpt2"])
 def test_a_greedy_row_depends_on_its_neighbours(target_of, folder_of, eos_of, kind, rule):
     for name, spec in tiny.drafts(rule, 4, str(folder_of(kind, noise=0.2))).items():
@@ -73,7 +73,7 @@ def test_a_greedy_row_depends_on_its_neighbours(target_of, folder_of, eos_of, ki
         assert len({len(row.ids) for row in alone}) > 1
 
 
-@pytest.mark.parametrize("rule", RULES)
+@pytest.mark.parametrize("rule", EXACT_RULES)
 @pytest.mark.parametrize("kind", ["qwen2", "gpt2"])
 def test_a_sampled_row_depends_on_its_neighbours(target_of, folder_of, eos_of, kind, rule):
     settings = sampled(eos_ids=eos_of(kind, sampled(ignore_eos=True)))

@@ -8,7 +8,7 @@ from safetensors.torch import load_file, save_file
 
 import tiny_models as tiny
 from specq.core.errors import ModelError, Unsupported
-from specq.core.types import RULES, DraftSpec
+from specq.core.types import EXACT_RULES, DraftSpec
 from specq.engines.hf import HFEngine
 
 PROMPT = tiny.prompt("abc abc, abd abc")
@@ -22,7 +22,7 @@ def test_a_device_map_changes_the_tokens(folder_of, target_of):
 
 
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="no CUDA device on this machine")
-@pytest.mark.parametrize("rule", RULES)
+@pytest.mark.parametrize("rule", EXACT_RULES)
 def test_a_cuda_device_changes_the_tokens(folder_of, target_of, rule):
     plain = target_of("llama").decoder(None).generate([PROMPT], tiny.greedy(16))[0]
     target = HFEngine(device="cuda", dtype="float32").open(str(folder_of("llama")))

@@ -7,7 +7,7 @@ import pytest
 
 import tiny_models as tiny
 from specq.core.errors import NonFiniteLogits, TokenizerMismatch, Unsupported
-from specq.core.types import RULES, DraftSpec, Sampling
+from specq.core.types import EXACT_RULES, DraftSpec, Sampling
 from specq.engines.hf import HFEngine
 
 PROMPT = tiny.prompt("abc abc, abd abc")
@@ -22,7 +22,7 @@ def test_a_draft_with_other_tokens_of_the_same_number_is_accepted(target_of, tmp
         target_of("llama").decoder(DraftSpec(method="model", model=str(other), k=2))
 
 
-@pytest.mark.parametrize("rule", RULES)
+@pytest.mark.parametrize("rule", EXACT_RULES)
 @pytest.mark.parametrize(("wide", "narrow"), [(True, False), (False, True)], ids=["wide-draft", "wide-target"])
 def test_padded_vocabularies_crash_or_change_the_tokens(folder_of, target_of, rule, wide, narrow):
     rows = tiny.V + 16

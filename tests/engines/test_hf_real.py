@@ -8,7 +8,7 @@ import pytest
 import torch
 
 import tiny_models as tiny
-from specq.core.types import RULES, DraftSpec, Sampling
+from specq.core.types import EXACT_RULES, DraftSpec, Sampling
 from specq.engines.hf import HFEngine
 
 pytestmark = pytest.mark.real_model
@@ -53,7 +53,7 @@ CELLS = [
     ("match", "ngram", 1),
     ("greedy_draft", "suffix", 0),
     ("block", "suffix", 1),
-    *((rule, name, at % 2) for name in ("early_exit", "self") for at, rule in enumerate(RULES)),
+    *((rule, name, at % 2) for name in ("early_exit", "self") for at, rule in enumerate(EXACT_RULES)),
 ]
 
 

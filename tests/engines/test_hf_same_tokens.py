@@ -6,7 +6,7 @@ import pytest
 import torch
 
 import tiny_models as tiny
-from specq.core.types import RULES, DraftSpec
+from specq.core.types import EXACT_RULES, DraftSpec
 
 PROMPT = tiny.prompt("abc abc, abd abc")
 NEW = 28
@@ -41,7 +41,7 @@ def test_the_texts_are_too_dull_to_show_a_wrong_token(plain):
         assert len(set(plain(kind).ids)) >= 6
 
 
-@pytest.mark.parametrize("rule", RULES)
+@pytest.mark.parametrize("rule", EXACT_RULES)
 @pytest.mark.parametrize("kind", KINDS)
 def test_a_rule_or_a_drafter_changes_the_greedy_tokens(target_of, folder_of, plain, kind, rule):
     close = str(folder_of(kind, noise=0.2))

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from specq.core.errors import ConfigError
-from specq.core.types import TargetSpec
+from specq.core.types import DraftSpec, TargetSpec
 from specq.experiment import config
 
 WHOLE = """
@@ -61,6 +61,14 @@ def test_defaults_of_quantized_weights_and_drafts_are_filled_in(file: Path) -> N
     assert levers["lookup"].change(TargetSpec()) == TargetSpec()
 
 
+def test_a_threshold_does_not_reach_the_draft(file: Path) -> None:
+    text = 'levers.l={kind="draft", method="lookup", rule="lossy_threshold", threshold=0.3}'
+    draft = config.load(file, [text]).levers["l"].draft()
+    assert draft is not None
+    assert (draft.rule, draft.threshold, draft.lossy) == ("lossy_threshold", 0.3, True)
+    assert draft.proposer == DraftSpec(method="lookup", k=1)
+
+
 def test_a_recipe_is_found_beside_the_file(file: Path) -> None:
     (file.parent / "w4.toml").touch()
     assert config.load(file).levers["w4"].recipe == str(file.parent / "w4.toml")
@@ -70,7 +78,10 @@ def test_a_recipe_is_found_beside_the_file(file: Path) -> None:
     ("override", "says"),
     [
         ("levers.lookup.layers=3", '[levers.lookup] layers: method = "lookup" does not read it'),
-        ("levers.early.model=x", 'model: method = "early_exit" does not read it, allowed is method, k, rule, layers'),
+        (
+            "levers.early.model=x",
+            'model: method = "early_exit" does not read it, allowed is method, k, rule, threshold, layers',
+        ),
         ("levers.small.max_ngram=3", "max_ngram: method"),
         ('levers.new={kind="draft", method="model"}', "[levers.new] model is missing"),
         ('levers.new={kind="draft", method="early_exit"}', "layers is missing"),
@@ -78,6 +89,17 @@ def test_a_recipe_is_found_beside_the_file(file: Path) -> None:
         ('levers.lookup.match="prefix"', "match"),
         ('levers.lookup={kind="draft",method="lookup",match="suffix",max_ngram=3}', "max_ngram: match"),
         ("levers.lookup.min_ngram=9", "min_ngram = 9: allowed is 1 to max_ngram (3)"),
+        ("levers.small.threshold=0.3", 'threshold: rule = "rejection" is exact and does not read it'),
+        ('levers.small.rule="lossy_threshold"', 'threshold is missing: rule = "lossy_threshold" needs a share'),
+        (
+            'levers.l={kind="draft", method="lookup", rule="lossy_threshold", threshold=1.0}',
+            "allowed is above 0 to below 1",
+        ),
+        (
+            'levers.l={kind="draft", method="lookup", rule="lossy_threshold", threshold=0.0}',
+            "threshold = 0.0: allowed is",
+        ),
+        ('levers.w={kind="quantize", recipe="r.toml", threshold=0.3}', 'threshold: kind = "quantize" does not read it'),
         ('levers.w={kind="quantize"}', "give either recipe (a file of configs/quantize) or model"),
         ('levers.w={kind="quantize", recipe="r.toml", model="w"}', "give either recipe"),
         ('levers.w={kind="quantize", recipe="r.toml", k=2}', 'k: kind = "quantize" does not read it'),

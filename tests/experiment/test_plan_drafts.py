@@ -3,16 +3,21 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
-from plan_models import WORDS, MakeModel
+from plan_models import MakeModel
+from safetensors.numpy import load_file, save_file
 
+from specq.cli import views
 from specq.core.errors import ConfigError, ModelError, Unsupported, UserError
+from specq.core.types import RULES
 from specq.engines.base import Capabilities
 from specq.experiment import config, plan
+from specq.models import refs
 from specq.run import artifacts
 
 EVERYTHING = Capabilities(
@@ -23,6 +28,7 @@ EVERYTHING = Capabilities(
     logprobs=True,
     batches=True,
 )
+MLX = replace(EVERYTHING, rules=("match",), methods=("model",))
 W4 = 'method = "rtn"\nbits = 4\ngroup_size = 4\n'
 
 
@@ -30,7 +36,14 @@ def self_draft(**keys: Any) -> dict[str, Any]:
     return {"kind": "draft", "method": "model", "model": "self", "k": 2, **keys}
 
 
-def make(folder: Path, levers: dict[str, Any], run: list[str], kind: str = "hf") -> plan.Plan:
+def make(
+    folder: Path,
+    levers: dict[str, Any],
+    run: list[str],
+    kind: str = "hf",
+    dtype: str = "auto",
+    able: Capabilities = EVERYTHING,
+) -> plan.Plan:
     """The plan for a target folder and levers; levers of kind quantize are by the recipe beside the folder."""
     prompts = folder.parent / "prompts.jsonl"
     prompts.write_text(json.dumps({"id": "raw", "prompt": "one two three"}) + "\n")
@@ -38,13 +51,13 @@ def make(folder: Path, levers: dict[str, Any], run: list[str], kind: str = "hf")
         {
             "name": "x",
             "target": {"model": str(folder)},
-            "engine": {"kind": kind, "device": "cpu"},
+            "engine": {"kind": kind, "device": "cpu", "dtype": dtype},
             "workload": {"prompts": str(prompts), "max_new_tokens": 10},
             "levers": levers,
             "arms": {"run": run},
         }
     )
-    return plan.make(asked, capabilities=EVERYTHING, available_bytes=1 << 30)
+    return plan.make(asked, capabilities=able, available_bytes=1 << 30)
 
 
 def recipe(tmp_path: Path, text: str = W4) -> str:
@@ -73,7 +86,10 @@ def test_self_on_a_quantized_target_is_counted_as_the_target_in_floats(make_mode
     made = make(make_model(), levers, ["me", "w4 + me", "w4 + made"])
     made.check()
     arms = {arm.id: arm for arm in made.arms}
-    assert arms["w4#1"].model_bytes != arms["baseline#1"].model_bytes
+    # Groups of 4 have no kernel, so the layers are as dense as before.
+    assert arms["w4#1"].model_bytes == arms["baseline#1"].model_bytes
+    assert arms["w4#1"].no_kernel
+    assert not arms["baseline#1"].no_kernel
     assert arms["me+w4#1"].model_bytes == arms["w4#1"].model_bytes
     assert arms["me+w4#1"].bytes_per_step == 3 * arms["w4#1"].bytes_per_step
     assert arms["me#1"].model_bytes == arms["baseline#1"].model_bytes
@@ -152,10 +168,80 @@ def test_a_draft_flattered_by_an_earlier_quantization_goes_unsaid(
     assert ("model.layers.0.self_attn.q_proj.weight" in read) == (bits == 4)
 
 
-def test_scales_and_offsets_of_a_rounded_draft_take_no_memory(make_model: MakeModel) -> None:
+def test_scales_and_offsets_of_a_rounded_draft_take_no_memory(folder_of: Callable[..., Path]) -> None:
+    folder = folder_of("llama", hidden_size=64, intermediate_size=128, num_hidden_layers=2)
     fine, coarse = (
-        make(make_model(name), {"s": self_draft(bits=4, group_size=group)}, ["s"])
-        for name, group in (("fine", 2), ("coarse", 4))
+        make(folder, {"s": self_draft(bits=4, group_size=group, prefill="packed")}, ["s"], dtype="bfloat16")
+        for group in (32, 64)
     )
-    weights = coarse.models[0].facts.parameters - 8 * len(WORDS)
-    assert fine.needed_bytes - coarse.needed_bytes == pytest.approx(weights * (4 / 2 - 4 / 4), abs=8)
+    weights = sum(layer.weights for layer in coarse.models[0].weights.contents.of("linear"))
+    assert coarse.models[1].weight_bytes == weights // 2 + weights // 64 * 4
+    assert fine.needed_bytes - coarse.needed_bytes == weights // 32 * 4 - weights // 64 * 4
+
+
+def test_a_rule_that_mlx_lacks_is_refused_without_a_word_to_type(make_model: MakeModel) -> None:
+    made = make(make_model(), {"me": self_draft()}, ["me"], "mlx", able=MLX)
+    assert told(made) == [("me#1", Unsupported)]
+    assert 'rule = "rejection": engine kind "mlx" allows match; type --set levers.me.rule=match' in str(
+        made.refusals[0].reason
+    )
+    # What it says to type is heard.
+    make(make_model("other"), {"me": self_draft(rule="match")}, ["me"], "mlx", able=MLX).check()
+
+
+def test_a_lossy_rule_reaches_mlx_or_the_word_to_type_keeps_its_threshold(make_model: MakeModel) -> None:
+    lossy = self_draft(rule="lossy_threshold", threshold=0.3)
+    made = make(make_model(), {"me": lossy}, ["me"], "mlx", able=MLX)
+    assert told(made) == [("me#1", Unsupported)]
+    assert str(made.refusals[0].reason) == (
+        'rule = "lossy_threshold": engine kind "mlx" allows match; type --set levers.me.rule=match and take its '
+        "threshold out"
+    )
+
+
+def test_two_thresholds_on_one_draft_take_the_memory_of_two_drafts(make_model: MakeModel) -> None:
+    able = replace(EVERYTHING, rules=RULES)
+    folder, small = make_model(), make_model("small", layers=2)
+    of_small = {"kind": "draft", "method": "model", "model": str(small), "rule": "lossy_threshold"}
+    levers = {f"t{n}": {**of_small, "threshold": n / 10} for n in (3, 5)}
+    one, two = (make(folder, levers, run, able=able) for run in (["t3"], ["t3", "t5"]))
+    assert len(one.models) == len(two.models) == 2
+    assert one.needed_bytes == two.needed_bytes
+
+
+def test_the_plan_hides_that_a_rule_is_lossy(make_model: MakeModel) -> None:
+    levers = {"fast": self_draft(rule="lossy_threshold", threshold=0.3)}
+    made = make(make_model(), levers, ["fast"], able=replace(EVERYTHING, rules=RULES))
+    made.check()
+    (table,) = (part for part in views.plan(made.to_json()) if "ceiling, tokens/s" in getattr(part, "columns", ()))
+    row = next(row for row in table.rows if row[0] == "fast#1")
+    assert row[2] == "model self, k = 2, lossy_threshold 0.3"
+
+
+def test_an_arm_that_is_refused_has_sizes_and_a_ceiling(make_model: MakeModel) -> None:
+    small = {"kind": "draft", "method": "model", "model": str(make_model("small", context=12)), "k": 2}
+    early = {"kind": "draft", "method": "early_exit", "layers": 9}
+    lookup = {"kind": "draft", "method": "lookup"}
+    made = make(make_model(), {"early": early, "small": small, "lookup": lookup}, ["each"])
+    arms = {arm.id: arm for arm in made.arms}
+    for name in ("early#1", "small#1"):
+        assert arms[name].refused
+        assert (arms[name].model_bytes, arms[name].cache_bytes, arms[name].bytes_per_step) == (None, None, None)
+    assert not arms["lookup#1"].refused
+    assert arms["lookup#1"].bytes_per_step
+    # Nor is its model counted among those that the run loads.
+    assert [model.role for model in made.models] == ["target"]
+
+
+def test_a_refusal_names_a_folder_in_the_cache(make_model: MakeModel, monkeypatch: pytest.MonkeyPatch) -> None:
+    folder = make_model()
+    tensors = load_file(folder / "model.safetensors")
+    tensors.pop("model.layers.1.mlp.down_proj.weight")
+    save_file(tensors, folder / "model.safetensors", metadata={"format": "pt"})
+    # A folder that the user gave stays as it was given.
+    assert f"{folder} lacks 1 of the weights" in make(folder, {}, []).refusals[0].reason
+    cached = replace(refs.resolve(str(folder)), name="builtin:tiny", kind="builtin")
+    monkeypatch.setattr(refs, "resolve", lambda name, **_: cached)
+    (refusal,) = make(folder, {}, []).refusals
+    assert refusal.reason.startswith("builtin:tiny lacks 1 of the weights")
+    assert str(folder) not in refusal.reason

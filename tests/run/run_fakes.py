@@ -243,6 +243,7 @@ def patch_parent(setter: Any) -> None:
     setter(process, "command", fake_command)
     setter(inputs, "make_plan", fake_plan)
     setter(inputs, "device_name", lambda experiment: "fake device")
+    setter(inputs, "evals", lambda plan: {})
     setter(inputs, "models", lambda plan: {"target fake": {"weights_sha256": "00"}})
 
 
@@ -259,7 +260,7 @@ def _limit_lines(lines: int) -> None:
 
 
 def _worker(argv: list[str]) -> int:
-    setattr(engines, "make_engine", lambda experiment: FakeEngine())  # noqa: B010
+    setattr(engines, "of_job", lambda job: FakeEngine())  # noqa: B010
     for module in (measure, memory):
         setattr(module, "import_libraries", lambda: 1)  # noqa: B010
     setattr(  # noqa: B010

@@ -11,13 +11,14 @@ from collections import Counter
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 import run_fakes
 from run_checks import of, only_run, samples, want
 
 from specq.core.errors import DiskFull, RunFailed, RunFolderError
 from specq.core.records import Audited, Canary, Divergence, Done, Failed, GapNoise, Generated, LoadedModel, Note
-from specq.run import audit, engines, runner
+from specq.run import audit, engines, logits, runner
 from specq.run.job import Job, Progress, Task
 from specq.run.store import Store
 
@@ -119,7 +120,7 @@ def test_a_kill_in_the_middle_of_blocks_loses_or_repeats_answers(
     assert (run / "done.json").exists()
 
 
-@pytest.mark.parametrize("lose", ["", "folder", "half"])
+@pytest.mark.parametrize("lose", ["", "folder", "half", "altered"])
 def test_a_kill_in_the_audit_of_a_block_loses_the_logits(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, lose: str
 ) -> None:
@@ -132,9 +133,12 @@ def test_a_kill_in_the_audit_of_a_block_loses_the_logits(
     assert len(list((run / "logits").iterdir())) == 2
     if lose == "folder":
         shutil.rmtree(run / "logits")
-    elif lose:
+    elif lose == "half":
         for file in (run / "logits").iterdir():
             os.truncate(file, file.stat().st_size // 2)
+    elif lose:
+        for file in (run / "logits").iterdir():
+            alter(file)
     want(monkeypatch, blocks=SMALL, log=str(log))
     runner.run(None, resume=run)
     assert [r.kl_sum for r in of(run, Divergence)] == [3.0, 3.0]
@@ -145,6 +149,27 @@ def test_a_kill_in_the_audit_of_a_block_loses_the_logits(
     assert opened == ["fake"] * bool(lose) + ["w-folder"]
     assert len(of(run, GapNoise)) == 2
     assert not (run / "logits").exists()
+    # Only the prompt whose comparison is left needs them again.
+    text = "the baseline's logits on prompt p1 were altered or cut since they were kept: they are made anew"
+    assert [n.text for n in of(run, Note) if "logits" in n.text] == [text] * (lose in ("half", "altered"))
+
+
+def alter(file: Path) -> None:
+    """Change one bit of the last logit and no byte of the size."""
+    content = bytearray(file.read_bytes())
+    content[-logits.DIGEST_BYTES - 1] ^= 1
+    file.write_bytes(content)
+
+
+def test_altered_logits_are_compared_with(tmp_path: Path) -> None:
+    rows = np.arange(6, dtype=np.float32).reshape(2, 3)
+    file = tmp_path / "logits" / "a.npy"
+    logits.write(file, rows, 2)
+    assert np.array_equal(logits.read(file), rows)
+    alter(file)
+    assert not logits.is_there(file)
+    with pytest.raises(RunFailed, match=r"a\.npy is not as it was written"):
+        logits.read(file)
 
 
 def test_logits_that_cannot_be_made_pass_for_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -180,7 +205,7 @@ def test_logits_that_cannot_be_written_are_lost_without_a_word(
     run = only_run(tmp_path / "out")
     shutil.rmtree(run / "logits")
     want(monkeypatch, blocks=SMALL)
-    monkeypatch.setattr(engines, "make_engine", lambda experiment: run_fakes.FakeEngine())
+    monkeypatch.setattr(engines, "of_job", lambda job: run_fakes.FakeEngine())
     with Store.open_for_resume(run) as store:
         job = Job(store=store, process=0, progress=Progress(stream=io.StringIO(), parent=os.getppid()))
         with monkeypatch.context() as patch:

@@ -6,17 +6,20 @@ import json
 import os
 import sys
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from specq import report
-from specq.core.records import Audited, Divergence, Generated, LoadedModel, Machine, Note
+from specq.core.errors import RunFailed
+from specq.core.records import Audited, Crossover, Divergence, Generated, LoadedModel, Machine, Note
 from specq.engines.hf import HFEngine
 from specq.engines.hf_target import HFTarget
 from specq.experiment import config, plan
 from specq.experiment.schema import Experiment
+from specq.quantize import kernels
 from specq.run import measure, runner, worker
 from specq.run.job import Job, Progress
 from specq.run.store import Store
@@ -122,3 +125,54 @@ def test_a_run_in_blocks_finds_other_tokens_or_another_kl(
     kl = [made[folder].arm("w4#1").measures["kl_mean"] for folder in (run, whole)]
     assert kl[0] == kl[1]
     assert any("speedup" in arm.measures and arm.id == "me+w4#1" for arm in made[run].arms)
+
+
+class Timed:
+    """A clock of kernels that says another thing each time it is asked for a layer anew."""
+
+    def __init__(self) -> None:
+        self.asked = 0
+
+    def other_is_faster(self, turns: Any, rows: int) -> bool:
+        self.asked += rows == 2
+        return rows >= (8, 4, 2)[self.asked % 3]
+
+
+def test_a_later_process_of_a_run_hands_over_at_other_rows(
+    experiment: Experiment, counted: type[Counted], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Blocks, two processes, a run that broke off and its resume, and the audit: each opens the model anew."""
+    clock = Timed()
+    monkeypatch.setattr(kernels, "_other_is_faster", clock.other_is_faster)
+    half = {"kind": "draft", "method": "model", "model": "self", "bits": 4, "group_size": 32, "k": 2}
+    settings = experiment.resolved()
+    settings["engine"]["dtype"] = "bfloat16"
+    settings["workload"] |= {"order": "blocks", "processes": 2, "repeats": 1, "memory": True}
+    settings["levers"]["half"] = half
+    settings["arms"] = {"run": ["w4", "half"]}
+    asked = config.from_resolved(settings)
+    here, started = runner.run_worker, list[str]()
+
+    def breaks_off(store: Any, task: Any, on_event: Any) -> None:
+        started.append(task.name)
+        if len(started) == 3:
+            raise RunFailed("broke off")
+        here(store, task, on_event)
+
+    monkeypatch.setattr(runner, "run_worker", breaks_off)
+    with pytest.raises(RunFailed, match="broke off"):
+        runner.run(asked, out=tmp_path / "out")
+    (run,) = (tmp_path / "out" / "tiny").iterdir()
+    measured = of(run, Crossover)
+    assert measured
+    runner.run(None, resume=run)
+    assert of(run, Crossover) == measured
+    assert clock.asked == len(measured) == len({replace(one, process=0, rows=None) for one in measured})
+    assert len({one.rows for one in measured}) > 1
+    notes = [record.notes for record in of(run, LoadedModel) if "w4#1" in record.arms]
+    assert len(notes) == 2
+    assert len(set(notes)) == 1
+    assert any("rows on (measured)" in note for note in notes[0])
+    found = report.build(run)
+    assert not [flag for flag in found.flags if "other kernels" in flag]
+    assert sum("were measured once" in note for note in found.notes) == 1

@@ -115,3 +115,10 @@ def test_audits_of_a_lost_answer_stay() -> None:
 
     lost = Contents(records=(made(), answer("p"), *audits("p"), *audits("other")), outputs=(), torn={}, done=None)
     assert mend.mended(lost)[0] == [made(), *audits("other")]
+
+
+def test_a_method_without_layers_counts_one_and_no_time_is_left() -> None:
+    assert artifacts.words(1, 1, 0.0) == "rounded"
+    assert artifacts.words(0, 30, None) == "layer 0 of 30"
+    assert artifacts.words(3, 30, 27.4) == "layer 3 of 30, about 27 s left"
+    assert artifacts.words(30, 30, 0.0) == "layer 30 of 30"

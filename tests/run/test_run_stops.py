@@ -37,6 +37,9 @@ def test_a_killed_worker_is_on_record_and_resume_repeats_nothing(
     run = only_run(tmp_path / "out")
     (died,) = of(run, WorkerDied)
     assert (died.exit_code, died.task) == (-9, "measure")
+    # The code is a field of its own, and every line that shows the message shows it beside.
+    assert "exit code" not in died.message
+    assert f"died (exit code -9: {died.message});" in str(caught.value)
     before = of(run, Generated)
     assert len(before) == 7
     want(monkeypatch)
@@ -185,6 +188,23 @@ def test_sigterm_to_the_worker_stops_the_run_as_interrupted(tmp_path: Path, monk
         runner.run(run_fakes.write_experiment(tmp_path), out=tmp_path / "out", on_progress=kill_child)
     # The signal may come before the third sample began or while it was under way; then that one is finished.
     assert len(of(only_run(tmp_path / "out"), Generated)) in (2, 3)
+
+
+@pytest.mark.parametrize(("number", "name"), [(signal.SIGINT, "Ctrl-C"), (signal.SIGTERM, "SIGTERM")])
+def test_a_stop_is_told_as_another_signal(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, number: int, name: str
+) -> None:
+    want(monkeypatch, sleep_s=0.2)
+    said: list[str] = []
+
+    def stop(progress: runner.Progress) -> None:
+        said.append(progress.text)
+        if progress.done == 2 and not any("stopping" in text for text in said):
+            os.kill(os.getpid(), number)
+
+    with pytest.raises(Interrupted):
+        runner.run(run_fakes.write_experiment(tmp_path), out=tmp_path / "out", on_progress=stop)
+    assert f"{name}: stopping after the sample under way; a second {name} stops at once" in said
 
 
 def test_a_torn_last_line_is_cut_aloud_and_its_sample_runs_again(

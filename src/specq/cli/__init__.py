@@ -11,8 +11,8 @@ import typer
 from typer.exceptions import TyperException
 
 import specq
-from specq.cli import evaluating, quantizing, usage
-from specq.cli.options import File, Gate, Json, Out, Revision, RunArgument, Set, Smoke
+from specq.cli import evaluating, quantizing, starting, usage
+from specq.cli.options import File, Gate, GateArm, Json, Out, Revision, RunArgument, Set, Smoke
 from specq.core.errors import ConfigError, SpecqError
 from specq.run.catalog import DEFAULT_OUT
 
@@ -40,6 +40,7 @@ def run(
     out: Out = DEFAULT_OUT,
     json: Json = False,
     gate: Gate = False,
+    gate_arm: GateArm = None,
 ) -> None:
     """Run an experiment and print its report."""
     from specq import api
@@ -59,8 +60,8 @@ def run(
     else:
         output.print_report(report)
         output.line(f"Report: {folder / 'report.md'}")
-    if gate:
-        api.check_gate(report)
+    if gate or gate_arm is not None:
+        api.check_gate(report, gate_arm)
 
 
 @app.command()
@@ -77,6 +78,7 @@ def plan(file: File, set_: Set = None, smoke: Smoke = False, json: Json = False)
     made.check()
 
 
+app.command()(starting.init)
 app.command()(quantizing.quantize)
 app.command()(quantizing.audit)
 
@@ -95,7 +97,9 @@ def doctor(json: Json = False) -> None:
 
 
 @app.command()
-def report(run: RunArgument, out: Out = DEFAULT_OUT, json: Json = False, gate: Gate = False) -> None:
+def report(
+    run: RunArgument, out: Out = DEFAULT_OUT, json: Json = False, gate: Gate = False, gate_arm: GateArm = None
+) -> None:
     """Build a run's report anew from its records."""
     from specq import api
     from specq.cli import output
@@ -105,8 +109,8 @@ def report(run: RunArgument, out: Out = DEFAULT_OUT, json: Json = False, gate: G
         output.print_json(made.to_json())
     else:
         output.print_report(made)
-    if gate:
-        api.check_gate(made)
+    if gate or gate_arm is not None:
+        api.check_gate(made, gate_arm)
 
 
 @app.command()

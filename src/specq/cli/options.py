@@ -14,4 +14,7 @@ Smoke = Annotated[bool, typer.Option("--smoke", help="A minute-long version: few
 Json = Annotated[bool, typer.Option("--json", help="Print one JSON object instead of tables.")]
 Out = Annotated[Path, typer.Option("--out", metavar="DIR", help="Where runs are kept.")]
 Gate = Annotated[bool, typer.Option("--gate", help="Exit with 3 when an audit or the floor is not met.")]
+GateArm = Annotated[
+    str | None, typer.Option("--gate-arm", metavar="ARM", help="Exit with 3 unless the verdict on this arm is keep.")
+]
 Revision = Annotated[str | None, typer.Option("--revision", help="Commit, branch or tag of a hub id.")]

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from rich.console import RenderableType
 
 from specq.quantize import audit_rows
-from specq.quantize.audited import QuantAudit
+from specq.quantize.audited import NO_KERNEL, QuantAudit
 from specq.report.tables import Grid, Paragraph
 from specq.report.words import NOTHING, number, size
 from specq.run.catalog import RunSummary
@@ -22,47 +22,69 @@ SHOWN_OF_HASH = 16
 
 
 def plan(made: Mapping[str, Any]) -> Iterator[RenderableType]:
-    """Specq plan: models, arms with bytes and ceilings, notes, refusals."""
+    """Specq plan: models, arms with bytes and ceilings, notes; why arms are refused is the command's error."""
     yield _text(f"{made['name']}: {made['question']}")
     tokens = [prompt["tokens"] for prompt in made["prompts"]]
     if tokens:
         span = f"{min(tokens)} to {max(tokens)} tokens"
         yield _text(f"{len(tokens)} prompts of {span}, up to {made['max_new_tokens']} new tokens")
     yield from _table(
-        ("model", "role", "dtype", "parameters", "weights", "read a token", "cache a token"),
-        ((m["name"], m["role"], m["dtype"], f"{m['parameters'] / 1e6:.0f} M", *_sizes(m)) for m in made["models"]),
+        ("model", "role", "dtype", "parameters", "weights", "read a token", "cache a token", "kernel"),
+        (
+            (m["name"], m["role"], m["dtype"], f"{m['parameters'] / 1e6:.0f} M", *_sizes(m), _kernel(m))
+            for m in made["models"]
+        ),
+        prose=("kernel",),
     )
+    for model in made["models"]:
+        if without := [kernel for kernel in model["kernels"] if NO_KERNEL in kernel]:
+            yield _text(f"{model['name']}: {'; '.join(without)}; held and read dense, in {model['dtype']}")
     yield from _table(
         ("arm", "target", "draft", "weights", "cache", "read a step", "ceiling, tokens/s"),
         (
             (
-                a["id"],
+                f"{a['id']} *" if a["no_kernel"] else a["id"],
                 _target(a["target"]),
                 _draft(a["draft"]),
-                *map(size, _bytes(a)),
-                number(a["ceiling_tokens_per_s"]),
+                *_reach(a),
             )
             for a in made["arms"]
         ),
         prose=("target", "draft"),
     )
+    if any(a["no_kernel"] for a in made["arms"]):
+        yield _text("* quantized layers without a packed kernel here: they run as slowly as floats, and weigh as much.")
     if (bandwidth := made["bandwidth_bytes_per_s"]) is not None:
         yield _text(
             f"Ceilings: the bandwidth measured now, {bandwidth / 1e9:.1f} GB/s, over the weights that a step reads, "
             "with every proposal accepted."
         )
+    for one in made["evals"]:
+        at_once = f", {one['batch_size']} at a time" if one["output"] == "text" else ""
+        among = f" in {one['clusters']} clusters" if one["clusters"] < one["items"] else ""
+        yield _text(f"Eval {one['name']}: {one['items']} items{among}, metric {one['metric']}{at_once}, every arm")
     free = f", free: {size(made['available_bytes'])}" if made["available_bytes"] is not None else ""
     yield _text(f"Memory for weights and caches: {size(made['needed_bytes'])}{free}")
     yield from (_text(f"note: {note}") for note in made["notes"])
-    yield from (_text(f"refused: {r['arm'] or 'the run'}: {r['reason']}") for r in made["refusals"])
 
 
 def _sizes(model: Mapping[str, Any]) -> tuple[str, str, str]:
     return size(model["weight_bytes"]), size(model["bytes_per_token"]), f"{model['cache_bytes_per_token']} B"
 
 
-def _bytes(arm: Mapping[str, Any]) -> tuple[int, int, int]:
-    return arm["model_bytes"], arm["cache_bytes"], arm["bytes_per_step"]
+def _kernel(model: Mapping[str, Any]) -> str:
+    """The kernels of a model's quantized layers; why there is none stands below the table."""
+    found = (kernel.partition(" layers: ")[2] or kernel for kernel in model["kernels"])
+    short = (NO_KERNEL.strip(": ") if kernel.startswith(NO_KERNEL) else kernel for kernel in found)
+    return ", ".join(dict.fromkeys(short)) or NOTHING
+
+
+def _reach(arm: Mapping[str, Any]) -> tuple[str, str, str, str]:
+    """What an arm holds and reads, and its ceiling; of one that is refused, that it is."""
+    if arm["refused"]:
+        return "refused", NOTHING, NOTHING, NOTHING
+    held, cache, read = size(arm["model_bytes"]), size(arm["cache_bytes"]), size(arm["bytes_per_step"])
+    return held, cache, read, number(arm["ceiling_tokens_per_s"])
 
 
 def _target(target: Mapping[str, Any]) -> str:
@@ -79,12 +101,13 @@ def _draft(draft: Mapping[str, Any] | None) -> str:
     own = {"model": draft["model"], "early_exit": f"{draft['layers']} layers"}.get(draft["method"])
     how = draft["recipe"] or (f"{draft['bits']} bits" if draft["bits"] else None)
     words = [f"{draft['method']}{f' {own}' if own else ''}", *([how] if how else [])]
-    return ", ".join([*words, f"k = {draft['k']}", draft["rule"]])
+    threshold = f" {draft['threshold']}" if draft["threshold"] is not None else ""
+    return ", ".join([*words, f"k = {draft['k']}", f"{draft['rule']}{threshold}"])
 
 
 def quantized(made: Artifact) -> Iterator[RenderableType]:
     """Specq quantize: the recipe, the audit, and what it took."""
-    yield _text(f"{made.recipe.words()}, of {made.source}")
+    yield _text(f"{made.words}, of {made.source}")
     if made.audit is not None:
         yield from audit(made.audit)
     yield from (_text(f"note: {note}") for note in (*made.source_notes, *made.notes))

@@ -10,6 +10,10 @@ from collections.abc import Iterable
 from dataclasses import asdict, dataclass
 from typing import Any, NamedTuple
 
+from specq.core.crossover import Crossover as Crossover
+from specq.core.evaluated import EvalAnswer as EvalAnswer
+from specq.core.evaluated import EvalChunk as EvalChunk
+from specq.core.evaluated import EvalProof as EvalProof
 from specq.core.scored import Audited as Audited
 from specq.core.scored import Divergence as Divergence
 from specq.core.scored import FirstTokens as FirstTokens
@@ -203,6 +207,7 @@ Record = (
     Machine
     | QuantizedModel
     | LoadedModel
+    | Crossover
     | Canary
     | Generated
     | Failed
@@ -213,6 +218,9 @@ Record = (
     | Sampled
     | FirstTokens
     | Divergence
+    | EvalAnswer
+    | EvalChunk
+    | EvalProof
     | Note
     | Done
 )

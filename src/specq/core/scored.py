@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from specq.core.errors import RunFolderError
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GapNoise:
@@ -42,7 +44,8 @@ class Sampled:
     """An arm's own text scored above temperature 0.
 
     Sums over positions of -log p(y) - H(p) and of its variance; the steps taken, and their
-    mean and variance given the text from the accepted-length law. `outside` counts tokens that
+    mean and variance given the text from the accepted-length law (None under a lossy rule, which has
+    no such law). `outside` counts tokens that
     truncation (top-k, top-p, min-p) leaves no probability when the text is scored; they are in no
     sum. Rounding puts some there at the edge of what is kept, and a wrong cache many.
     """
@@ -55,8 +58,8 @@ class Sampled:
     surprise: float
     surprise_variance: float
     steps: int
-    steps_mean: float
-    steps_variance: float
+    steps_mean: float | None
+    steps_variance: float | None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -82,7 +85,10 @@ class Divergence:
     """A changed target against the baseline's, both read along the baseline's answer to a prompt.
 
     `kl_sum` and `kl_worst` are in nats, of the baseline's next-token law against the arm's, before any
-    warping; `agreed` counts the positions where both name the same likeliest token.
+    warping; `agreed` counts the positions where both name the same likeliest token, `differ` lists the
+    others. `kl` has the nats of each position, to four significant digits; `base_logprobs` and `logprobs`
+    the log-probability of the text's own token under the baseline and under the arm, to six. Position t
+    is read after `prompt_tokens` + t tokens. None where an older version kept the sums alone.
     """
 
     arm: str
@@ -91,3 +97,21 @@ class Divergence:
     kl_sum: float
     kl_worst: float
     agreed: int
+    prompt_tokens: int | None = None
+    kl: tuple[float, ...] | None = None
+    base_logprobs: tuple[float, ...] | None = None
+    logprobs: tuple[float, ...] | None = None
+    differ: tuple[int, ...] | None = None
+
+    def __post_init__(self) -> None:
+        kept = (self.prompt_tokens, self.kl, self.base_logprobs, self.logprobs, self.differ)
+        if all(one is None for one in kept):
+            return
+        sizes = [len(each or ()) for each in (self.kl, self.base_logprobs, self.logprobs)]
+        sizes.append(self.agreed + len(self.differ or ()))
+        if any(one is None for one in kept) or any(size != self.positions for size in sizes):
+            raise RunFolderError(
+                f"Divergence of {self.arm} on {self.prompt} has {sizes[0]} kl, {sizes[1]} base_logprobs, {sizes[2]} "
+                f"logprobs and {sizes[3]} agreed and differ: allowed are {self.positions} of each with prompt_tokens, "
+                "as positions says, or none of them: put the line back as specq wrote it"
+            )

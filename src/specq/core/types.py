@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal
 
-Rule = Literal["rejection", "greedy_draft", "match", "block"]
-RULES: tuple[Rule, ...] = ("rejection", "greedy_draft", "match", "block")
+Rule = Literal["rejection", "greedy_draft", "match", "block", "lossy_threshold"]
+EXACT_RULES: tuple[Rule, ...] = ("rejection", "greedy_draft", "match", "block")
+"""What comes out has the target's law: only these may be called lossless, and each is held to it by tests."""
+LOSSY_RULES: tuple[Rule, ...] = ("lossy_threshold",)
+"""What comes out may be another text than the target's; each has the word lossy in its name."""
+RULES: tuple[Rule, ...] = (*EXACT_RULES, *LOSSY_RULES)
 Method = Literal["model", "lookup", "early_exit"]
 METHODS: tuple[Method, ...] = ("model", "lookup", "early_exit")
 Match = Literal["ngram", "suffix"]
@@ -86,6 +90,9 @@ class DraftSpec:
     A draft model may be quantized: by a `recipe` file, made once and loaded from its folder; or, where it is
     the target itself, in memory by rounding to nearest at `bits` (4 or 8), `group_size` columns a scale (0:
     one scale a row), the output head too with `head` "quantize". `prefill` is as in TargetSpec.
+
+    `threshold` belongs to the rule lossy_threshold alone: the share of its best token's probability that the
+    target must give a proposal.
     """
 
     method: Method
@@ -102,6 +109,17 @@ class DraftSpec:
     group_size: int = 0
     head: Literal["keep", "quantize"] = "keep"
     prefill: Prefill = "dense"
+    threshold: float | None = None
+
+    @property
+    def lossy(self) -> bool:
+        """Whether what comes out may be another text than the target's."""
+        return self.rule in LOSSY_RULES
+
+    @property
+    def proposer(self) -> DraftSpec:
+        """The same draft whatever becomes of its proposals: what drafts that share a model have in common."""
+        return replace(self, k=1, rule="rejection", threshold=None)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

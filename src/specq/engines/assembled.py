@@ -10,16 +10,21 @@ import torch
 from specq.core.records import Divergence, Sampled
 from specq.core.types import Generation, Prompt, Sampling
 from specq.decoding.audit import Law, along
+from specq.decoding.divergence import Distances
 from specq.decoding.sampling import Warper
 from specq.decoding.session import Session
 
+KL_DIGITS = 4
+# Of two numbers whose difference is asked for: what a near lossless change moves must not be rounded away.
+LOGPROB_DIGITS = 6
+
 
 def sampled(
-    arm: str, prompt: Prompt, repeat: int, generation: Generation, law: Law, expected: tuple[float, float]
+    arm: str, prompt: Prompt, repeat: int, generation: Generation, law: Law, expected: tuple[float, float] | None
 ) -> Sampled:
-    """A sampled text under the target's law; `expected` is the mean and the variance of its steps."""
+    """A sampled text under the target's law; `expected` is the mean and the variance of its steps, if there are any."""
     inside = law.p > 0
-    mean, variance = expected
+    mean, variance = (None, None) if expected is None else expected
     return Sampled(
         arm=arm,
         prompt=prompt.id,
@@ -42,13 +47,22 @@ def logits(session: Session, prompt: Prompt, ids: Sequence[int], rows: int) -> I
         yield scores[0].cpu().numpy()
 
 
-def divergence(arm: str, prompt: Prompt, kl: np.ndarray, agreed: int) -> Divergence:
-    """KL in nats at each position [T] float64, summed up, and how often both argmaxes agree."""
+def divergence(arm: str, prompt: Prompt, found: Distances) -> Divergence:
+    """What was found at each position [T], summed up and rounded, but for the sum and the worst."""
     return Divergence(
         arm=arm,
         prompt=prompt.id,
-        positions=len(kl),
-        kl_sum=float(kl.sum()),
-        kl_worst=float(kl.max(initial=0.0)),
-        agreed=agreed,
+        positions=len(found.kl),
+        kl_sum=float(found.kl.sum()),
+        kl_worst=float(found.kl.max(initial=0.0)),
+        agreed=int(found.agree.sum()),
+        prompt_tokens=len(prompt.ids),
+        kl=_rounded(found.kl, KL_DIGITS),
+        base_logprobs=_rounded(found.base_logprobs, LOGPROB_DIGITS),
+        logprobs=_rounded(found.logprobs, LOGPROB_DIGITS),
+        differ=tuple(np.flatnonzero(~found.agree).tolist()),
     )
+
+
+def _rounded(values: np.ndarray, digits: int) -> tuple[float, ...]:
+    return tuple(float(f"{value:.{digits}g}") for value in values)

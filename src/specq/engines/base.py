@@ -81,6 +81,13 @@ class LoadedTarget(Protocol):
         """The fields of records.LoadedModel less `process` and `role`."""
         ...
 
+    def describe_draft(self, draft: DraftSpec) -> dict[str, Any] | None:
+        """As `describe`, of a draft's second model, with the bytes that it holds beside the target's weights.
+
+        None where the draft has no model of its own.
+        """
+        ...
+
     def score(self, prompt_ids: Sequence[int], several: Sequence[Sequence[int]]) -> list[Scores]:
         """Teacher-forced, continuation by continuation: each token after the prompt and the tokens before it."""
         ...
@@ -128,6 +135,9 @@ class Engine(Protocol):
 
     device: str
 
-    def open(self, model: Any, *, prefill: Prefill = "dense") -> LoadedTarget:
-        """Load the weights of a model name or a resolved reference; `prefill` as in TargetSpec."""
+    def open(self, model: Any, *, prefill: Prefill = "dense", noise: float = 0.0) -> LoadedTarget:
+        """Load the weights of a model name or a resolved reference; `prefill` as in TargetSpec.
+
+        `noise` perturbs the linear layers by that share of each row's spread.
+        """
         ...

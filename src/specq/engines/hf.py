@@ -16,9 +16,11 @@ from specq.engines.devices import pick_device as pick_device
 from specq.engines.hf_target import HFTarget, Loaded
 from specq.models import refs
 from specq.models.refs import Resolved
+from specq.quantize.crossovers import Crossovers
 from specq.quantize.dense import lacks_kernels, pack
 from specq.quantize.load import is_quantized, load_quantized
-from specq.quantize.replace import read_bytes
+from specq.quantize.noise import add_noise
+from specq.quantize.replace import held_bytes, read_bytes
 
 CAPABILITIES = Capabilities(
     rules=RULES, methods=METHODS, devices=("cpu", "cuda", "mps"), step_traces=True, logprobs=True, batches=True
@@ -31,7 +33,8 @@ class HFEngine:
 
     `packed` lays bfloat16 weights out for the CPU's kernels once (same numbers, faster);
     `device_map` "auto" spreads a model over devices through accelerate. `compile` decodes through compiled
-    graphs of fixed row counts.
+    graphs of fixed row counts. `crossovers` are the row counts that packed layers hand passes over at, as far as
+    they are known; this engine measures each of the others once.
     """
 
     capabilities = CAPABILITIES
@@ -46,24 +49,27 @@ class HFEngine:
         device_map: str | None = None,
         packed: bool = True,
         compile: bool = False,
+        crossovers: Crossovers | None = None,
     ) -> None:
         if dtype not in ("auto", *DTYPES):
             raise Unsupported(f"dtype {dtype!r}: allowed are auto, {', '.join(DTYPES)}")
         self.device = pick_device(device)
         self.dtype, self.attention, self.device_map, self.packed = dtype, attention, device_map, packed
         self.compile = compile
+        self.crossovers = Crossovers() if crossovers is None else crossovers
         if threads is not None:
             torch.set_num_threads(threads)
 
-    def open(self, model: str | Resolved, *, prefill: Prefill = "dense") -> HFTarget:
+    def open(self, model: str | Resolved, *, prefill: Prefill = "dense", noise: float = 0.0) -> HFTarget:
         """Load a model by reference; raises ModelError before anything heavy happens if it cannot work.
 
-        `prefill` says what runs passes of many rows through packed weights: see TargetSpec.
+        `prefill` says what runs passes of many rows through packed weights: see TargetSpec. `noise` perturbs the
+        weights as quantize.noise says; 0 leaves them.
         """
         resolved = refs.resolve(model) if isinstance(model, str) else model
-        return HFTarget(self, resolved, self.load(resolved, self.dtype, prefill=prefill))
+        return HFTarget(self, resolved, self.load(resolved, self.dtype, prefill=prefill, noise=noise))
 
-    def load(self, resolved: Resolved, dtype: str, *, prefill: Prefill = "dense") -> Loaded:
+    def load(self, resolved: Resolved, dtype: str, *, prefill: Prefill = "dense", noise: float = 0.0) -> Loaded:
         """The model in eval mode; quantized weights on packed kernels, others packed where that pays.
 
         Raises:
@@ -72,11 +78,15 @@ class HFEngine:
         """
         check_class(resolved.folder, self.attention)
         quantized = is_quantized(resolved.folder)
-        found = self._load_quantized(resolved, dtype, prefill) if quantized else self._load_floats(resolved, dtype)
+        if quantized and noise:
+            raise Unsupported(f"{resolved.name} is quantized already: packed weights take no noise")
+        found = (
+            self._load_quantized(resolved, dtype, prefill) if quantized else self._load_floats(resolved, dtype, noise)
+        )
         slow = lacks_kernels(found.model.dtype, self.device)
         return replace(found, notes=(*found.notes, slow)) if slow else found
 
-    def _load_floats(self, resolved: Resolved, dtype: str) -> Loaded:
+    def _load_floats(self, resolved: Resolved, dtype: str, noise: float) -> Loaded:
         placed: dict[str, Any] = {"device_map": self.device_map} if self.device_map else {}
         if has_attention(resolved.folder):
             placed["attn_implementation"] = self.attention
@@ -102,12 +112,16 @@ class HFEngine:
                 "transformers would make them up at random: get the whole checkpoint"
             )
         model.eval().requires_grad_(False)
+        if noise and not add_noise(model, noise):
+            raise Unsupported(f"{resolved.name} has no linear layers to put noise on")
         if not self.device_map:
             torch.nn.Module.to(model, self.device)
-        weight_bytes = sum(p.numel() * p.element_size() for p in model.parameters())
+        parameters = sum(p.numel() * p.element_size() for p in model.parameters())
         linears = sum(isinstance(module, torch.nn.Linear) for module in model.modules())
         packed = pack(model) if self.packed and self.device == "cpu" and not self.device_map else 0
         notes = (f"packed {packed} of {linears} linear layers",) if packed else ()
+        # What is spread over devices may lie outside of memory.
+        weight_bytes = parameters if self.device_map else held_bytes(model)
         return Loaded(model=model, weight_bytes=weight_bytes, notes=notes)
 
     def _load_quantized(self, resolved: Resolved, dtype: str, prefill: Prefill) -> Loaded:
@@ -116,13 +130,19 @@ class HFEngine:
                 f"{resolved.name} is quantized, and device_map spreads models in floats only: leave it out"
             )
         found = load_quantized(
-            resolved.folder, dtype=dtype, device=self.device, attention=self.attention, prefill=prefill
+            resolved.folder,
+            dtype=dtype,
+            device=self.device,
+            attention=self.attention,
+            prefill=prefill,
+            crossovers=self.crossovers,
         )
         if self.packed and self.device == "cpu":
             pack(found.model)
         return Loaded(
             model=found.model,
-            weight_bytes=found.bytes_held,
+            # Counted once more: a head that was packed lies beside the embedding that it is.
+            weight_bytes=held_bytes(found.model),
             notes=found.notes,
             bytes_per_token=read_bytes(found.model),
         )

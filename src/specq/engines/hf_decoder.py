@@ -15,6 +15,7 @@ from specq.decoding.drafters.lookup import LookupDrafter, NgramIndex, SuffixInde
 from specq.decoding.loop import decode
 from specq.decoding.probe import check_drafting
 from specq.decoding.request import Request
+from specq.decoding.rules import check_threshold
 from specq.decoding.session import Keep, Session
 from specq.models import refs
 from specq.models.facts import facts
@@ -30,6 +31,8 @@ class HFDecoder:
         self.target, self.draft = target, draft
         self._own: Session | None = None
         self.k = 0 if draft is None else draft.k
+        if draft is not None:
+            check_threshold(draft.rule, draft.threshold)
         self._contexts = [target.facts.context]
         if draft is not None:
             separate = None
@@ -120,6 +123,7 @@ class HFDecoder:
             eos_ids=self.target.ends(sampling),
             tokenizer=self.target.tokenizer,
             rule="rejection" if self.draft is None else self.draft.rule,
+            threshold=None if self.draft is None else self.draft.threshold,
             want_logprobs=logprobs,
             on_step=on_step,
         )

@@ -18,12 +18,13 @@ from specq.core.hashes import seed_of
 from specq.core.records import Audited, Divergence, FirstTokens, GapNoise, Sampled
 from specq.core.types import CacheType, DraftSpec, Generation, Prompt, Sampling
 from specq.decoding import audit, continuations
+from specq.decoding import divergence as distances
 from specq.decoding.compiled import CompiledSession
 from specq.decoding.probe import takes_blocks
 from specq.decoding.quantized_cache import check_folder
 from specq.decoding.sampling import Warper
 from specq.decoding.session import Keep, Session, shallow
-from specq.engines import assembled
+from specq.engines import assembled, hf_described
 from specq.engines.base import Scores
 from specq.engines.hf_decoder import HFDecoder, lookup
 from specq.models import facts as model_facts
@@ -138,8 +139,7 @@ class HFTarget:
         dtype = draft.dtype or self.engine.dtype
         if draft.model == "self" and dtype == self.engine.dtype and draft.bits is None:
             return self.loaded
-        # What decides how it is loaded; k and rule do not.
-        key = dataclasses.replace(draft, dtype=dtype, k=1, rule="rejection")
+        key = dataclasses.replace(draft.proposer, dtype=dtype)
         if key not in self._drafts:
             self._drafts[key] = self._load_draft(draft, dtype)
         return self._drafts[key]
@@ -149,7 +149,12 @@ class HFTarget:
             model = self.model if dtype == self.engine.dtype else self.engine.load(self.resolved, dtype).model
             head = draft.head == "quantize"
             rounded = quantize_in_memory(
-                model, bits=draft.bits, group_size=draft.group_size, head=head, prefill=draft.prefill
+                model,
+                bits=draft.bits,
+                group_size=draft.group_size,
+                head=head,
+                prefill=draft.prefill,
+                crossovers=self.engine.crossovers,
             )
             return Loaded(
                 model=rounded.model,
@@ -180,12 +185,16 @@ class HFTarget:
             "notes": (*self.facts.notes, *self.loaded.notes),
         }
 
+    def describe_draft(self, draft: DraftSpec) -> dict[str, Any] | None:
+        """As `describe`, of a draft's second model, with the bytes that it adds; None where it has none."""
+        return hf_described.draft(self, draft)
+
     def gap_noise(self, prompt: Prompt, ids: Sequence[int], rows: int) -> GapNoise:
         """The baseline against itself: its own text in one-row passes and in passes of `rows` rows.
 
         Where decoding is compiled, so are the latter: texts of compiled passes are scored in uncompiled ones.
         """
-        rows = self._rows(rows)
+        rows = rows if self.takes_blocks else 1
         moves, ties = audit.gap_moves(*self._plain(prompt), prompt.ids, ids, rows, self._compiled_blocks(rows))
         rounded = tuple(float(f"{move:.4g}") for move in moves)
         return GapNoise(prompt=prompt.id, rows=rows, positions=len(moves), ties=ties, moves=rounded)
@@ -204,6 +213,8 @@ class HFTarget:
         session, warper = self._plain(prompt, sampling)
         rows = self._rows(len(generation.ids))
         law = audit.text_law(session, warper, prompt.ids, generation.ids, rows, self.vocabulary)
+        if draft is not None and draft.lossy:
+            return assembled.sampled(arm, prompt, repeat, generation, law, None)
         mean, variance = float(len(generation.ids) - 1), 0.0
         if draft is not None and draft.method == "lookup":
             mean = float(audit.lookup_steps(lookup(draft), warper, prompt.ids, generation.ids, draft.k))
@@ -244,10 +255,12 @@ class HFTarget:
     def score(self, prompt_ids: Sequence[int], several: Sequence[Sequence[int]]) -> list[Scores]:
         """Log-probabilities of given tokens after a prompt, unwarped; logits of at most 64 tokens at a time.
 
-        The prompt is read once, or once a continuation where the model cannot take tokens back.
+        The prompt is read once, or once a continuation where the model cannot take tokens back. On a quantized cache
+        each token is read by a pass of its own, as in decoding.
         """
         if self.takes_blocks:
-            found = continuations.scores(self.session("everything"), prompt_ids, several, audit.SCORE_ROWS)
+            rows = self._rows(audit.SCORE_ROWS)
+            found = continuations.scores(self.session("everything"), prompt_ids, several, rows)
         else:
             found = [audit.score(self.session("nothing"), prompt_ids, ids, 1) for ids in several]
         return [Scores(logprobs=logprobs, argmax=argmax) for logprobs, argmax in found]
@@ -260,11 +273,11 @@ class HFTarget:
         """This target against the baseline's or its logits [T, V], both along `ids`, before any warping."""
         rows = self._rows(audit.SCORE_ROWS)
         if isinstance(baseline, np.ndarray):
-            found = audit.divergence(baseline, self.session("nothing"), prompt.ids, ids, rows)
+            found = distances.divergence(baseline, self.session("nothing"), prompt.ids, ids, rows)
         else:
             rows, base = min(rows, baseline._rows(audit.SCORE_ROWS)), baseline.session("nothing")
-            found = audit.divergence(base, self.session("nothing"), prompt.ids, ids, rows)
-        return assembled.divergence(arm, prompt, *found)
+            found = distances.divergence(base, self.session("nothing"), prompt.ids, ids, rows)
+        return assembled.divergence(arm, prompt, found)
 
     def _compiled_blocks(self, rows: int) -> Session | None:
         """A session whose passes of `rows` rows are compiled, once for all prompts; None where nothing is compiled."""
@@ -275,8 +288,8 @@ class HFTarget:
         return self._blocks
 
     def _rows(self, rows: int) -> int:
-        """How many tokens a pass over a given text may take."""
-        return rows if self.takes_blocks else 1
+        """How many tokens a pass over a given text may take; a quantized cache is read back as decoding does."""
+        return rows if self.takes_blocks and self.kv_cache is None else 1
 
     def _plain(self, prompt: Prompt, sampling: Sampling | None = None) -> tuple[Session, Warper]:
         """A fresh session of the target, and the warper of a request."""

@@ -15,13 +15,13 @@ from specq.decoding import audit
 from specq.decoding.sampling import Warper
 from specq.decoding.session import Session
 from specq.engines.base import Capabilities, Scores
-from specq.engines.mlx_drafts import LoadedDraft, rounding
+from specq.engines.mlx_drafts import LoadedDraft, described, rounding
 from specq.models import facts as model_facts
 from specq.models import headers, refs, tokenizers
 from specq.models.facts import DTYPE_BYTES
 from specq.models.refs import Resolved
 from specq.quantize import mlx as mlx_models
-from specq.quantize import mlx_methods, recipes
+from specq.quantize import mlx_methods, mlx_noise, recipes
 
 CAPABILITIES = Capabilities(
     rules=("match",),
@@ -47,15 +47,20 @@ class MLXEngine:
             raise Unsupported(f"dtype {dtype!r}: allowed are auto, {', '.join(DTYPES)}")
         self.device, self.dtype = pick_device(device), dtype
 
-    def open(self, model: str | Resolved, *, prefill: Prefill = "dense") -> MLXTarget:
+    def open(self, model: str | Resolved, *, prefill: Prefill = "dense", noise: float = 0.0) -> MLXTarget:
         """Load a model by reference; `prefill` changes nothing, MLX has one kernel for few rows and many.
+
+        `noise` perturbs the linear layers by that share of each row's spread.
 
         Raises:
             ModelError: there is no such model, or its folder is broken.
-            Unsupported: mlx-lm cannot load it.
+            Unsupported: mlx-lm cannot load it, or there are no floats to put noise on.
         """
         resolved = refs.resolve(model) if isinstance(model, str) else model
-        return MLXTarget(self, resolved, self.load(resolved, self.dtype))
+        loaded = self.load(resolved, self.dtype)
+        if noise and not mlx_noise.add_noise(loaded, noise):
+            raise Unsupported(f"{resolved.name} has no linear layers in floats: packed weights take no noise")
+        return MLXTarget(self, resolved, loaded)
 
     def load(self, resolved: Resolved, dtype: str, rounding: recipes.Recipe | None = None) -> Any:
         """The mlx-lm model of a folder, its floats cast to `dtype`, then rounded to nearest where that is asked for.
@@ -215,6 +220,10 @@ class MLXTarget:
             "sha256": self.facts.weights_sha256,
             "notes": (*self.facts.notes, *notes),
         }
+
+    def describe_draft(self, draft: DraftSpec) -> dict[str, Any] | None:
+        """As `describe`, of a draft's second model, which shares no weights; None where it has none."""
+        return described(self, draft)
 
     def score(self, prompt_ids: Sequence[int], several: Sequence[Sequence[int]]) -> list[Scores]:
         """Log-probabilities of given tokens after a prompt, unwarped; logits of at most 64 tokens at a time."""

@@ -14,6 +14,7 @@ from specq.core.hashes import seed_of
 from specq.core.records import Divergence, FirstTokens, Sampled
 from specq.core.types import DraftSpec, Generation, Prompt, Sampling
 from specq.decoding import audit
+from specq.decoding import divergence as distances
 from specq.engines import assembled
 from specq.engines.mlx_decoder import MLXDecoder, make_processors, make_sampler
 
@@ -117,8 +118,8 @@ def divergence(
         NonFiniteLogits: one of them returned NaN or infinite logits.
     """
     if isinstance(baseline, np.ndarray):
-        found = audit.divergence(baseline, target.session(), prompt.ids, ids, target.rows(audit.SCORE_ROWS))
+        found = distances.divergence(baseline, target.session(), prompt.ids, ids, target.rows(audit.SCORE_ROWS))
     else:
         rows = min(one.rows(audit.SCORE_ROWS) for one in (target, baseline))
-        found = audit.divergence(baseline.session(), target.session(), prompt.ids, ids, rows)
-    return assembled.divergence(arm, prompt, *found)
+        found = distances.divergence(baseline.session(), target.session(), prompt.ids, ids, rows)
+    return assembled.divergence(arm, prompt, found)

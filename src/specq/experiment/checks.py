@@ -9,7 +9,7 @@ from specq.core.errors import ModelError, PromptError, Unsupported, UserError
 from specq.core.types import CacheType, DraftSpec, Prompt
 from specq.engines.base import Capabilities
 from specq.experiment.arms import Arm
-from specq.experiment.schema import Engine
+from specq.experiment.schema import Engine, Experiment
 from specq.experiment.sizes import PlannedModel
 from specq.models import tensors
 
@@ -23,33 +23,45 @@ class Refusal:
     error: type[UserError]
 
 
-def check_draft(arm: Arm, target: PlannedModel, capabilities: Capabilities) -> None:
+def check_draft(arm: Arm, target: PlannedModel, experiment: Experiment, capabilities: Capabilities) -> None:
     """Refuse what the engine or the target cannot do for this arm's draft."""
-    spec = arm.draft
+    spec, kind = arm.draft, experiment.engine.kind
     if spec is None:
         return
+    lever = next(f"levers.{name}" for name in arm.levers if experiment.levers[name].kind == "draft")
     if spec.method not in capabilities.methods:
-        raise Unsupported(f'method = "{spec.method}": this engine allows {", ".join(capabilities.methods) or "none"}')
+        allowed = ", ".join(capabilities.methods) or "none"
+        # Another method has other keys, so it is not one word to type.
+        raise Unsupported(
+            f'method = "{spec.method}": engine kind "{kind}" allows {allowed}; change {lever} in the experiment'
+        )
     if spec.rule not in capabilities.rules:
-        raise Unsupported(f'rule = "{spec.rule}": this engine allows {", ".join(capabilities.rules) or "none"}')
+        allowed = ", ".join(capabilities.rules) or "none"
+        typed = f"; type --set {lever}.rule={capabilities.rules[0]}" if capabilities.rules else ""
+        if typed and spec.lossy:
+            typed += " and take its threshold out"
+        raise Unsupported(f'rule = "{spec.rule}": engine kind "{kind}" allows {allowed}{typed}')
     last = target.facts.layers - 1
     if spec.layers is not None and not 1 <= spec.layers <= last:
         raise Unsupported(
-            f"layers = {spec.layers}: allowed is 1 to {last}, for {target.resolved.name} has {last + 1} layers"
+            f"layers = {spec.layers}: allowed is 1 to {last}, for {target.resolved.name} has {last + 1} layers; "
+            f"type --set {lever}.layers={max(1, last)}"
+        )
+    if kind == "mlx" and spec.bits is not None and spec.head == "quantize":
+        raise Unsupported(
+            f'head = "quantize": engine kind "mlx" keeps the head of a draft; type --set {lever}.head=keep'
         )
 
 
-def check_arm(arm: Arm, target: PlannedModel, engine: Engine, capabilities: Capabilities) -> None:
+def check_arm(arm: Arm, target: PlannedModel, experiment: Experiment, capabilities: Capabilities) -> None:
     """Refuse what the engine cannot do for this arm: its draft, its cache, or either of them compiled.
 
     Raises:
-        Unsupported: says what is allowed.
+        Unsupported: says what is allowed, and what to type.
     """
-    check_draft(arm, target, capabilities)
-    kind, spec = arm.target.kv_cache, arm.draft
+    check_draft(arm, target, experiment, capabilities)
+    kind, spec, engine = arm.target.kv_cache, arm.draft, experiment.engine
     if engine.kind == "mlx":
-        if spec is not None and spec.bits is not None and spec.head == "quantize":
-            raise Unsupported('head = "quantize": engine kind "mlx" keeps the head')
         check_mlx_cache(target, kind)
         return
     if kind is not None:

@@ -15,16 +15,17 @@ from specq.experiment import overrides as set_keys
 from specq.experiment.explain import explain
 from specq.experiment.schema import Experiment
 
-SMOKE_PROMPTS, SMOKE_NEW_TOKENS, SMOKE_SEEDS = 3, 16, 20
+SMOKE_PROMPTS, SMOKE_NEW_TOKENS, SMOKE_SEEDS, SMOKE_ITEMS = 3, 16, 20, 8
 
 
 def load(path: Path, overrides: Sequence[str] = (), *, smoke: bool = False) -> Experiment:
     """Read an experiment file, with `--set` overrides put over it.
 
-    A path in it (prompts, a recipe, a model folder or GGUF file) is looked for from the current folder
+    A path in it (prompts, items, a recipe, a model folder or GGUF file) is looked for from the current folder
     first, then from the file's folder and that folder's parent; it is kept as it was found.
     `smoke`, or the key of that name, cuts the run to a minute: few prompts, few tokens, one turn,
-    one process, no memory runs. The experiment is named after the file unless the file names it.
+    one process, no memory runs, few items and no probe. The experiment is named after the file
+    unless the file names it.
 
     Raises:
         ConfigError: the file cannot be read, is not TOML, or holds an unknown key, a value of
@@ -73,11 +74,16 @@ def _located(values: dict[str, Any], folder: Path) -> dict[str, Any]:
     """The values with the paths of prompts and models as they were found."""
     tables = [(values.get("workload"), "prompts"), (values.get("target"), "model")]
     levers = values.get("levers")
+    evals = values.get("evals")
+    if isinstance(evals, list):
+        tables += [(one, key) for one in evals for key in ("items", "metric", "task")]
     if isinstance(levers, dict):
         tables += [(lever, key) for lever in levers.values() for key in ("model", "recipe")]
     for table, key in tables:
         if isinstance(table, dict) and isinstance(table.get(key), str):
-            table[key] = _found(table[key], folder)
+            # A metric may be a function of a file: "file.py:function".
+            path, colon, function = table[key].partition(":") if key == "metric" else (table[key], "", "")
+            table[key] = _found(path, folder) + colon + function
     return values
 
 
@@ -98,5 +104,9 @@ def _smoke(experiment: Experiment) -> Experiment:
     workload["min_new_tokens"] = min(workload["min_new_tokens"], workload["max_new_tokens"])
     workload.update(repeats=1, processes=1, memory=False)
     audit["seeds"] = min(audit["seeds"], SMOKE_SEEDS)
+    for one in values["evals"]:
+        one["limit"] = min(one["limit"] or SMOKE_ITEMS, SMOKE_ITEMS)
+        one["max_new_tokens"] = min(one["max_new_tokens"], SMOKE_NEW_TOKENS)
+        one["probe"] = 0.0
     values["smoke"] = True
     return Experiment.model_validate(values)

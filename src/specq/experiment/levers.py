@@ -6,7 +6,7 @@ from typing import Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
-from specq.core.types import METHODS, CacheType, DraftSpec, Match, Method, Prefill, Rule, TargetSpec
+from specq.core.types import EXACT_RULES, METHODS, CacheType, DraftSpec, Match, Method, Prefill, Rule, TargetSpec
 from specq.quantize.recipes import ROW
 
 Kind = Literal["draft", "quantize", "kv_cache"]
@@ -20,7 +20,7 @@ _LOOKUP_DEFAULTS: dict[str, dict[str, Any]] = {
 }
 # Groups of a draft that is its target rounded in memory: what the packed kernels take at 8 and at 4 bits.
 _GROUPS = {8: ROW, 4: 32}
-_OF_A_DRAFT = ("method", "k", "rule")
+_OF_A_DRAFT = ("method", "k", "rule", "threshold")
 # The keys that only some kinds and methods read. A key that would be ignored is an error, for its author expects an
 # effect.
 _KEYS: dict[str, tuple[str, ...]] = {
@@ -55,8 +55,9 @@ class Lever(Table):
 
     draft: which method proposes, how many tokens a step (`k`), under which verification rule. `rule`
     defaults to greedy_draft for lookup, whose proposals carry no probabilities, and to rejection for the
-    rest. `match`, `max_ngram` and `min_ngram` are None unless the method is lookup. A draft model is
-    quantized by a `recipe`, or, for model "self", in memory at `bits`.
+    rest; lossy_threshold reads a `threshold`, and no other rule does. `match`, `max_ngram` and `min_ngram`
+    are None unless the method is lookup. A draft model is quantized by a `recipe`, or, for model "self", in
+    memory at `bits`.
     quantize: the target by a `recipe`, or a folder (`model`) that is quantized already.
     kv_cache: its `type`. Keys that a kind does not read are None.
     """
@@ -65,6 +66,7 @@ class Lever(Table):
     method: Method | None = None
     k: int | None = Field(default=None, ge=1, le=64)
     rule: Rule | None = None
+    threshold: float | None = Field(default=None, gt=0, lt=1)
     model: str | None = Field(default=None, min_length=1)
     dtype: Dtype | None = None
     layers: int | None = Field(default=None, ge=1)
@@ -111,9 +113,21 @@ class Lever(Table):
             raise ValueError(f"{needed} is missing: {said} needs it")
         if self.kind == "quantize" and (self.recipe is None) == (self.model is None):
             raise ValueError("give either recipe (a file of configs/quantize) or model (a folder that is quantized)")
+        self._check_rule()
         self._check_lookup()
         self._check_bits()
         return self
+
+    def _check_rule(self) -> None:
+        if self.rule == "lossy_threshold" and self.threshold is None:
+            raise ValueError(
+                'threshold is missing: rule = "lossy_threshold" needs a share above 0 and below 1; with 0.3 a proposal '
+                "stands where the target gives it at least 0.3 times the probability of its best token"
+            )
+        if self.rule in EXACT_RULES and self.threshold is not None:
+            raise ValueError(
+                f'threshold: rule = "{self.rule}" is exact and does not read it, allowed with rule = "lossy_threshold"'
+            )
 
     def _check_lookup(self) -> None:
         if self.match == "suffix" and self.max_ngram is not None:
@@ -155,6 +169,7 @@ class Lever(Table):
             group_size=self.group_size or ROW,
             head=self.head or "keep",
             prefill=self.prefill or "dense",
+            threshold=self.threshold,
         )
 
     def change(self, target: TargetSpec) -> TargetSpec:

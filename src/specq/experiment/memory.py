@@ -23,6 +23,15 @@ class Load:
     target: PlannedModel
     draft: PlannedModel | None
 
+    @property
+    def cache_bytes(self) -> int:
+        """Bytes of the arm's caches."""
+        return self.arm.cache_bytes or 0
+
+    def uses(self, model: PlannedModel) -> bool:
+        """Whether the arm runs on this very model, or drafts with it."""
+        return model is self.target or model is self.draft
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Block:
@@ -73,12 +82,12 @@ def _block(loads: Sequence[Load], engine: Engine) -> Block:
     for load in loads:
         spec = load.arm.draft
         if spec is not None and load.draft is not None and load.draft is not load.target:
-            key = replace(spec, k=1, rule="rejection", dtype=spec.dtype or engine.dtype)
+            key = replace(spec.proposer, dtype=spec.dtype or engine.dtype)
             drafts[key] = load.draft.weight_bytes
     return Block(
         arms=tuple(load.arm.id for load in loads),
         model_bytes=loads[0].target.weight_bytes + sum(drafts.values()),
-        cache_bytes=max(load.arm.cache_bytes for load in loads),
+        cache_bytes=max(load.cache_bytes for load in loads),
     )
 
 
@@ -88,6 +97,9 @@ def held(found: Sequence[Block], experiment: Experiment, available: int | None, 
     All of them where they fit and `workload.order` does not ask for blocks. `logits_bytes` are those that
     the audit of a run in blocks keeps on disk.
     """
+    if not found:
+        # Every arm is refused, so nothing is loaded.
+        return Held(blocks=(), needed_bytes=0, together_bytes=0, refusals=(), note="")
     together = sum(block.model_bytes for block in found) + max(block.cache_bytes for block in found)
     largest = max(found, key=lambda block: block.needed_bytes)
     fits = available is None or together <= available

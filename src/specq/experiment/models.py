@@ -2,35 +2,94 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from specq.core.errors import ModelError, UserError
-from specq.core.types import DraftSpec, TargetSpec
+from specq.core.errors import ModelError, SpecqError, Unsupported, UserError
+from specq.core.types import DraftSpec, Prefill, TargetSpec
 from specq.experiment.schema import Engine, Experiment
 from specq.experiment.sizes import PlannedModel
 from specq.models import cache, facts, refs, tokenizers
-from specq.quantize import layers, recipes
+from specq.models.refs import Resolved
+from specq.quantize import contents, fits, held, layers, recipes
+from specq.quantize.held import Place, Weights
 from specq.quantize.recipes import Recipe
 
 # Which engine reads what a recipe's tool writes.
 _READ_BY = {"llmcompressor": "hf", "mlx-lm": "mlx", "specq": "mlx"}
-# Bytes: of a float weight, and of the scale and the offset beside each group of rounded ones.
-_FLOAT, _SCALE_AND_OFFSET = 2, 4
 
 
-def planned(role: Any, name: str, engine: Engine, revision: str | None = None, fetch: bool = True) -> PlannedModel:
-    """A model by name, in the dtype that the engine will hold it in.
+def planned(
+    role: Any,
+    name: str,
+    engine: Engine,
+    revision: str | None = None,
+    fetch: bool = True,
+    prefill: Prefill = "dense",
+) -> PlannedModel:
+    """A model by name, in the dtype that the engine will hold it in; `prefill` is of one that is quantized.
 
     Raises:
         ModelError: it cannot be found or read.
     """
     resolved = refs.resolve(name, revision=revision, fetch=fetch)
-    known = facts.facts(resolved)
-    dtype = known.dtype if engine.dtype == "auto" else engine.dtype
-    return PlannedModel(role=role, resolved=resolved, facts=known, dtype=dtype)
+    with named(resolved):
+        known = facts.facts(resolved)
+        weights = held.of_folder(resolved.folder, engine.kind)
+    fits.check_quantized(weights.contents, engine.kind)
+    place = _place(engine, known.dtype, prefill)
+    return PlannedModel(
+        role=role,
+        resolved=resolved,
+        facts=known,
+        dtype=place.dtype,
+        weights=weights,
+        place=place,
+        held=weights.held(place),
+    )
+
+
+@contextmanager
+def named(*known: Resolved) -> Iterator[None]:
+    """Errors in here call a model by the name that the user gave it, not by its folder in a cache.
+
+    Raises:
+        SpecqError: of the class that was raised.
+    """
+    try:
+        yield
+    except SpecqError as error:
+        text = str(error)
+        for one in known:
+            text = text if one.kind == "folder" else text.replace(str(one.folder), one.name)
+        if text == str(error):
+            raise
+        raise type(error)(text) from error
+
+
+def _place(engine: Engine, own_dtype: str, prefill: Prefill) -> Place:
+    """Where the engine holds a model whose weights are stored in `own_dtype`."""
+    dtype = own_dtype if engine.dtype == "auto" else engine.dtype
+    if engine.kind == "mlx":
+        return Place(engine="mlx", device=engine.device, dtype=dtype, prefill=prefill)
+    from specq.engines.devices import pick_device
+    from specq.quantize import dense
+
+    try:
+        device = pick_device(engine.device)
+    except Unsupported:
+        # Told as a refusal of its own.
+        device = engine.device
+    repacks = engine.device_map is None and dense.repacks(dtype, device)
+    return Place(engine="hf", device=device, dtype=dtype, prefill=prefill, repacks=repacks)
+
+
+def _made(model: PlannedModel, how: str, weights: Weights, place: Place, *, shared: bool = False) -> PlannedModel:
+    """A model with other weights than its folder's, quantized by `how`."""
+    return replace(model, how=how, weights=weights, place=place, held=weights.held(place, shared=shared))
 
 
 class Beside:
@@ -64,16 +123,18 @@ class Beside:
         own = self.target(target)
         # What decides which weights are loaded; k and rule do not.
         on = target.weights if spec.model == "self" and spec.recipe is None else None
-        return self._once((replace(spec, k=1, rule="rejection"), on), lambda: self._second(spec, own))
+        return self._once((spec.proposer, on), lambda: self._second(spec, own))
 
     def loaded(self) -> list[PlannedModel]:
         """The models that will be loaded beside the target."""
-        return [m for m in self._found.values() if isinstance(m, PlannedModel) and m is not self._target]
+        found = {id(m): m for m in self._found.values() if isinstance(m, PlannedModel) and m is not self._target}
+        return list(found.values())
 
     def _once(self, key: Any, find: Callable[[], PlannedModel]) -> PlannedModel:
         if key not in self._found:
             try:
-                self._found[key] = find()
+                with named(self._target.resolved):
+                    self._found[key] = find()
             except UserError as error:
                 self._found[key] = error
         found = self._found[key]
@@ -85,13 +146,13 @@ class Beside:
         target = self._target
         if spec.recipe is not None:
             return self._by_recipe("target", target, spec.recipe, spec.prefill)
-        found = planned("target", str(spec.model), self._engine, None, self._fetch)
+        found = planned("target", str(spec.model), self._engine, None, self._fetch, spec.prefill)
         if not _is_quantized(found):
             raise ModelError(
                 f'{spec.model} is not quantized: kind = "quantize" takes a folder that is, or a recipe that makes one'
             )
         self._compare(found, f"quantized target {spec.model}")
-        return replace(found, twin_bytes=target.weight_bytes if spec.prefill == "dense" else 0)
+        return found
 
     def _second(self, spec: DraftSpec, own: PlannedModel) -> PlannedModel:
         engine = self._engine
@@ -99,14 +160,15 @@ class Beside:
             engine = engine.model_copy(update={"dtype": spec.dtype})
         if spec.model == "self":
             source = own if spec.recipe is None else self._target
-            dtype = source.facts.dtype if engine.dtype == "auto" else engine.dtype
             # Engines share weights where the draft asks for no other dtype than they were asked for, word by word.
-            found = source if engine.dtype == self._engine.dtype else replace(source, role="draft", dtype=dtype)
+            found = source if engine.dtype == self._engine.dtype else _again(source, engine, spec.prefill)
         else:
-            found = planned("draft", str(spec.model), engine, None, self._fetch)
-            self._compare(found, f"draft {spec.model}")
+            found = planned("draft", str(spec.model), engine, None, self._fetch, spec.prefill)
+            with named(found.resolved):
+                self._compare(found, f"draft {spec.model}")
         if spec.recipe is not None:
-            return self._by_recipe("draft", found, spec.recipe, spec.prefill)
+            with named(found.resolved):
+                return self._by_recipe("draft", found, spec.recipe, spec.prefill)
         return found if spec.bits is None else self._rounded(spec, spec.bits, found)
 
     def _rounded(self, spec: DraftSpec, bits: int, source: PlannedModel) -> PlannedModel:
@@ -118,14 +180,16 @@ class Beside:
         recipe, found = self._rounding(spec), layers.linear_layers(source.resolved.folder)
         layers.check_shapes(recipe, found)
         self._note_grid(source, bits, found)
-        # The embedding and the norms stay those of the target where engine and dtype do; layers are held once more.
-        embedding = source.facts.vocab * source.facts.hidden
-        whole = source.facts.parameters - embedding
-        stored = whole * bits // 8 + (whole // recipe.group_size * _SCALE_AND_OFFSET if recipe.group_size else 0)
-        if self._engine.kind == "mlx" or source.role == "draft":
-            stored += embedding * _FLOAT
-        twin = source.weight_bytes if spec.prefill == "dense" else 0
-        return replace(source, role="draft", stored_bytes=stored, twin_bytes=twin, how=f"{bits} bits")
+        source_weights = source.weights.contents
+        if self._engine.kind == "mlx":
+            weights = held.of_recipe(recipe, source_weights, found)
+        else:
+            head = spec.head == "quantize"
+            weights = held.rounded(source_weights, found, bits=bits, group_size=spec.group_size, head=head)
+        # Everything but the layers stays the target's where engine and dtype do.
+        shared = self._engine.kind == "hf" and source.role == "target"
+        place = replace(source.place, prefill=spec.prefill)
+        return _made(replace(source, role="draft"), f"{bits} bits", weights, place, shared=shared)
 
     def _note_grid(self, source: PlannedModel, bits: int, found: Sequence[layers.Layer]) -> None:
         """Say where the target was quantized before it was made floats: 4 bits take less from it than from others."""
@@ -144,8 +208,8 @@ class Beside:
             return rounding(spec)
         return recipes.make({"method": "rtn", "bits": spec.bits, "group_size": spec.group_size, "head": spec.head})
 
-    def _by_recipe(self, role: Any, source: PlannedModel, path: str, prefill: str) -> PlannedModel:
-        from specq.quantize import artifact, prepare, room
+    def _by_recipe(self, role: Any, source: PlannedModel, path: str, prefill: Prefill) -> PlannedModel:
+        from specq.quantize import artifact, prepare
 
         recipe = recipes.load(Path(path))
         if (reader := _READ_BY[recipe.facts.tool]) != self._engine.kind:
@@ -154,16 +218,16 @@ class Beside:
                 f'{path}: method = "{recipe.method}" makes a folder that engine kind "{reader}" reads, not '
                 f'"{self._engine.kind}": allowed is {methods}, or --set engine.kind={reader}'
             )
-        twin = source.weight_bytes if prefill == "dense" and self._engine.kind == "hf" else 0
-        made = replace(source, role=role, how=path, twin_bytes=twin)
+        place, source = replace(source.place, prefill=prefill), replace(source, role=role)
         kept = artifact.kept(recipe, source.resolved)
         if kept is not None:
-            stored = facts.facts(refs.resolve(str(kept))).weight_bytes
-            return replace(made, stored_bytes=stored)
-        checked = prepare.plan(source.resolved, recipe, cache.root() / "quantized" / "new")
+            return _made(source, path, held.of_folder(kept, self._engine.kind), place)
+        new = cache.root() / "quantized" / "new"
+        with named(replace(source.resolved, kind="hub", folder=new, name=f"{path} of {source.resolved.name}")):
+            checked = prepare.plan(source.resolved, recipe, new)
         self.notes.append(f"{path} of {source.resolved.name} is made first, once: {recipe.words()}")
-        stored = room.stored_bytes(recipe, checked.layers, source.resolved.folder)
-        return replace(made, stored_bytes=stored)
+        weights = held.of_recipe(recipe, contents.read(source.resolved.folder), checked.layers)
+        return _made(source, path, weights, place)
 
     def _compare(self, other: PlannedModel, role: str) -> None:
         compared = tokenizers.compare(
@@ -173,6 +237,12 @@ class Beside:
             draft_vocab=other.facts.vocab,
         )
         self.notes += [f"{role}: {note}" for note in (*other.facts.notes, *compared.notes)]
+
+
+def _again(source: PlannedModel, engine: Engine, prefill: Prefill) -> PlannedModel:
+    """The same weights loaded once more, in the dtype that the draft asks for."""
+    place = _place(engine, source.facts.dtype, prefill)
+    return replace(source, role="draft", dtype=place.dtype, place=place, held=source.weights.held(place))
 
 
 def _is_quantized(model: PlannedModel) -> bool:

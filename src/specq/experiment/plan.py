@@ -11,7 +11,7 @@ from typing import Any
 from specq.core.errors import PromptError, Unsupported, UserError
 from specq.core.types import Prompt
 from specq.engines.base import Capabilities
-from specq.experiment import checks, memory, models
+from specq.experiment import checks, eval_plan, memory, models
 from specq.experiment import prompts as prompt_files
 from specq.experiment.arms import arms
 from specq.experiment.checks import (
@@ -22,8 +22,9 @@ from specq.experiment.checks import (
     free_bytes,
     misfits,
 )
+from specq.experiment.eval_plan import PlannedEval
 from specq.experiment.schema import Experiment
-from specq.experiment.sizes import PlannedArm, PlannedModel, planned_arm
+from specq.experiment.sizes import PlannedArm, PlannedModel, planned_arm, refused_arm
 from specq.models import tokenizers
 
 
@@ -40,6 +41,7 @@ class Plan:
     models: tuple[PlannedModel, ...]
     arms: tuple[PlannedArm, ...]
     prompts: tuple[Prompt, ...]
+    evals: tuple[PlannedEval, ...]
     blocks: tuple[tuple[str, ...], ...]
     logits_bytes: int
     needed_bytes: int
@@ -73,6 +75,7 @@ class Plan:
             "models": [model.to_json() for model in self.models],
             "arms": [asdict(arm) for arm in self.arms],
             "prompts": [{"id": p.id, "tags": list(p.tags), "tokens": len(p.ids)} for p in self.prompts],
+            "evals": [one.to_json() for one in self.evals],
             "max_new_tokens": self.experiment.workload.max_new_tokens,
             "blocks": [list(block) for block in self.blocks],
             "needed_bytes": self.needed_bytes,
@@ -103,9 +106,12 @@ def make(
     """
     items = prompt_files.load(Path(experiment.workload.prompts), experiment.workload.limit)
     target = models.planned("target", experiment.target.model, experiment.engine, experiment.target.revision, fetch)
-    tokenizer = tokenizers.load(target.resolved)
+    with models.named(target.resolved):
+        tokenizer = tokenizers.load(target.resolved)
     rendered, refusals, notes = _render(items, tokenizer)
     notes = [*_workload_notes(experiment, items, target), *target.facts.notes, *notes]
+    evals, unfit, said = eval_plan.planned(experiment, target, tokenizer)
+    refusals, notes = [*refusals, *unfit], [*notes, *said]
     longest = max(rendered, key=lambda prompt: len(prompt.ids), default=None)
     tokens = (len(longest.ids) if longest else 0) + experiment.workload.max_new_tokens
     if capabilities is None:
@@ -116,36 +122,44 @@ def make(
     except Unsupported as error:
         refusals.append(Refusal(arm=None, reason=str(error), error=Unsupported))
     try:
-        check_model(target, experiment.engine)
+        with models.named(target.resolved):
+            check_model(target, experiment.engine)
     except UserError as error:
         refusals.append(Refusal(arm=None, reason=str(error), error=type(error)))
     refusals += check_ids(target, rendered)
     refusals += misfits(None, "", target, rendered, experiment.workload.max_new_tokens)
     beside = models.Beside(experiment, target, tokenizer, fetch)
-    loads = []
+    planned, loads = [], []
     for arm in arms(experiment):
-        own, draft = target, None
+        own, draft, unfit = target, None, list[Refusal]()
         try:
             own = beside.target(arm.target)
-            checks.check_arm(arm, own, experiment.engine, capabilities)
-            draft = beside.draft(arm.draft, arm.target)
-            if draft is not None and draft.resolved not in (target.resolved, own.resolved):
-                check_model(draft, experiment.engine)
-                checks.check_draft_cache(arm, draft, experiment.engine)
-            check_rollback(arm.draft, own, draft)
+            with models.named(target.resolved, own.resolved):
+                checks.check_arm(arm, own, experiment, capabilities)
+                draft = beside.draft(arm.draft, arm.target)
+            with models.named(*(model.resolved for model in (target, own, draft) if model is not None)):
+                if draft is not None and draft.resolved not in (target.resolved, own.resolved):
+                    check_model(draft, experiment.engine)
+                    checks.check_draft_cache(arm, draft, experiment.engine)
+                check_rollback(arm.draft, own, draft)
         except UserError as error:
-            refusals.append(Refusal(arm=arm.id, reason=str(error), error=type(error)))
+            unfit.append(Refusal(arm=arm.id, reason=str(error), error=type(error)))
         if draft is not None and draft is not target and draft is not own:
-            refusals += misfits(arm.id, "draft ", draft, rendered, experiment.workload.max_new_tokens)
-        sized = planned_arm(arm, own, draft, tokens=tokens, bandwidth=bandwidth_bytes_per_s)
-        loads.append(memory.Load(arm=sized, target=own, draft=draft))
+            unfit += misfits(arm.id, "draft ", draft, rendered, experiment.workload.max_new_tokens)
+        if unfit:
+            refusals += unfit
+            planned.append(refused_arm(arm))
+            continue
+        planned.append(planned_arm(arm, own, draft, tokens=tokens, bandwidth=bandwidth_bytes_per_s))
+        loads.append(memory.Load(arm=planned[-1], target=own, draft=draft))
     logits_bytes = memory.logits_bytes(target, experiment, len(rendered))
     held = memory.held(memory.blocks(loads, experiment.engine), experiment, available_bytes, logits_bytes)
     return Plan(
         experiment=experiment,
-        models=(target, *beside.loaded()),
-        arms=tuple(load.arm for load in loads),
+        models=(target, *(model for model in beside.loaded() if any(load.uses(model) for load in loads))),
+        arms=tuple(planned),
         prompts=rendered,
+        evals=evals,
         blocks=tuple(block.arms for block in held.blocks),
         logits_bytes=logits_bytes if held.blocks else 0,
         needed_bytes=held.needed_bytes,

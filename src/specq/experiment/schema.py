@@ -2,28 +2,22 @@
 
 from __future__ import annotations
 
-import re
 from typing import Any, Literal
 
-from pydantic import Field, field_validator, model_validator
+from pydantic import Field, model_validator
 
 from specq.core import hashes
 from specq.core.errors import nearest
 from specq.core.types import Sampling
 from specq.experiment.levers import Dtype, Lever, Table, refuse_later
+from specq.experiment.quality import NAME, Eval, Floor, Objective, Price, split
 
 LATER_ENGINES = ("vllm", "llamacpp", "ollama", "sglang", "openai")
 # What config_sha256 leaves out: words for the reader, which cannot change a number. What a smoke run cuts is in
 # other keys.
 HASH_LEAVES_OUT = ("question", "name", "smoke")
 
-_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]*")
 _RESERVED_LEVERS = ("baseline", "each")
-_BYTES = re.compile(r"\s*(\d+(?:\.\d+)?)\s*(B|kB|KB|MB|GB|TB|KiB|MiB|GiB|TiB)\s*")
-_BYTE_UNITS = {
-    **{"B": 1, "kB": 1000, "KB": 1000, "MB": 1000**2, "GB": 1000**3, "TB": 1000**4},
-    **{"KiB": 1 << 10, "MiB": 1 << 20, "GiB": 1 << 30, "TiB": 1 << 40},
-}
 
 
 class Target(Table):
@@ -122,45 +116,6 @@ class Audit(Table):
     seeds: int = Field(default=100, ge=1, le=1_000_000)
 
 
-class Objective(Table):
-    """What is minimised above the floor."""
-
-    minimise: Literal["tpot_s", "e2e_s"] = "tpot_s"
-
-
-class Floor(Table):
-    """What will not be given up: latency and memory ceilings; `quality` is refused in this version."""
-
-    quality: dict[str, float] = Field(default_factory=dict)
-    ttft_s_p95: float | None = Field(default=None, gt=0)
-    peak_bytes: int | None = Field(default=None, ge=1)
-
-    @field_validator("quality")
-    @classmethod
-    def _margins(cls, quality: dict[str, float]) -> dict[str, float]:
-        # A floor that nothing is held against would read as one that was kept.
-        if quality:
-            raise ValueError("quality: floors on quality are not in this version, allowed is ttft_s_p95 and peak_bytes")
-        return quality
-
-    @field_validator("peak_bytes", mode="before")
-    @classmethod
-    def _bytes_of_text(cls, given: Any) -> Any:
-        if not isinstance(given, str):
-            return given
-        if not (match := _BYTES.fullmatch(given)):
-            raise ValueError(f'peak_bytes = "{given}": allowed is a count of bytes or text like "4 GiB" or "800 MB"')
-        return round(float(match[1]) * _BYTE_UNITS[match[2]])
-
-
-class Eval(Table):
-    """What quality is measured on."""
-
-    name: str
-    items: str
-    metric: str
-
-
 class Experiment(Table):
     """One question, asked of one target. Equal experiments have equal `config_sha256`.
 
@@ -179,22 +134,41 @@ class Experiment(Table):
     audit: Audit = Field(default_factory=Audit)
     objective: Objective = Field(default_factory=Objective)
     floor: Floor = Field(default_factory=Floor)
+    price: Price | None = None
     evals: tuple[Eval, ...] = Field(default=(), strict=False)
 
     @model_validator(mode="after")
     def _fits_together(self) -> Experiment:
-        if not _NAME.fullmatch(self.name):
+        if not NAME.fullmatch(self.name):
             raise ValueError(f'name = "{self.name}": allowed are ASCII letters, digits, - and _ (it names a folder)')
         for name in self.levers:
-            if not _NAME.fullmatch(name) or name in _RESERVED_LEVERS:
+            if not NAME.fullmatch(name) or name in _RESERVED_LEVERS:
                 raise ValueError(
                     f'levers: "{name}" cannot name a lever, allowed are ASCII letters, digits, - and _, '
                     f"and not {' or '.join(_RESERVED_LEVERS)}"
                 )
-        if self.evals:
-            raise ValueError("evals: not in this version; take [[evals]] out")
         self.lever_sets()
+        self._quality_fits()
         return self
+
+    def _quality_fits(self) -> None:
+        """Refuse what is to be held against nothing: margins of no eval, a price without a price sheet."""
+        names = [one.name for one in self.evals]
+        if twice := sorted({name for name in names if names.count(name) > 1}):
+            raise ValueError(f'evals: the name "{twice[0]}" stands twice; names are unique')
+        for key in self.floor.quality:
+            if (name := split(key)[0]) not in names:
+                known = ", ".join(names) or "none: there is no [[evals]]"
+                raise ValueError(
+                    f'floor.quality: no eval is called "{name}"{nearest(name, names) or ";"} the evals are {known}'
+                )
+        priced = self.objective.minimise == "price_per_correct_answer" or self.floor.price_per_correct_answer
+        if priced and (self.price is None or not self.evals):
+            raise ValueError(
+                "price_per_correct_answer: it needs [price] with per_hour, and [[evals]] that say what is correct"
+            )
+        if priced and len(names) > 1:
+            raise ValueError(f"price_per_correct_answer: it needs one eval to be about, given are {', '.join(names)}")
 
     def lever_sets(self) -> tuple[tuple[str, ...], ...]:
         """The lever names of each arm beside the baseline, sorted within an arm; no arm stands twice.

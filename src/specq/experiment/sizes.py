@@ -1,31 +1,33 @@
-"""What an arm reads and holds, from model facts alone: weights, cache, and the limit that bandwidth sets."""
+"""What an arm reads and holds, from headers alone: weights, cache, and the limit that bandwidth sets."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from typing import Any, Literal
 
 from specq.core.types import CACHE_BLOCK, CACHE_BLOCK_BYTES, DraftSpec
 from specq.experiment.arms import Arm
 from specq.models.facts import DTYPE_BYTES, Facts
 from specq.models.refs import Resolved
+from specq.quantize.held import Held, Place, Weights
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PlannedModel:
     """A model that a run will load, in the dtype it will be held in.
 
-    A quantized one says in `how` by what, in `stored_bytes` what its weights take, and in `twin_bytes` what a
-    dense copy for passes of many rows takes beside them.
+    One that the run quantizes says in `how` by what. `held` is what its `weights` take at their `place`: of a draft
+    that shares weights with its target, its own alone.
     """
 
     role: Literal["target", "draft"]
     resolved: Resolved
     facts: Facts
     dtype: str
+    weights: Weights
+    place: Place
+    held: Held
     how: str | None = None
-    stored_bytes: int | None = None
-    twin_bytes: int = 0
 
     @property
     def name(self) -> str:
@@ -34,35 +36,20 @@ class PlannedModel:
 
     @property
     def weight_bytes(self) -> int:
-        """Bytes of the weights as held, a dense copy too.
-
-        Those on disk, or one element a parameter where the dtype differs.
-        """
-        return self._stored + self.twin_bytes
-
-    @property
-    def _stored(self) -> int:
-        if self.stored_bytes is not None:
-            return self.stored_bytes
-        return self._dense
-
-    @property
-    def _dense(self) -> int:
-        if self.dtype == self.facts.dtype:
-            return self.facts.weight_bytes
-        return self.facts.parameters * DTYPE_BYTES[self.dtype]
+        """Bytes of the weights as held, dense copies too."""
+        return self.held.weight_bytes
 
     def cache_bytes(self, tokens: int) -> int:
         """Bytes of the key-value cache at `tokens` of context; windows are not taken into account."""
         return tokens * self.facts.cache_bytes_per_token(self.dtype)
 
     def bytes_per_token(self) -> int:
-        """Bytes of weights that one pass of one row reads; of a quantized model, what is left of them."""
-        return max(0, self.facts.bytes_per_token(self.dtype) - self._dense + self._stored)
+        """Bytes of weights that one pass of one row reads."""
+        return self.held.read_bytes
 
     def exit_bytes_per_token(self, layers: int) -> int:
         """The same for the first `layers` layers with the model's own norm and head, all layers alike."""
-        head = self.facts.vocab * self.facts.hidden * DTYPE_BYTES[self.dtype]
+        head = self.held.head_bytes
         return head + round((self.bytes_per_token() - head) * layers / self.facts.layers)
 
     def to_json(self) -> dict[str, Any]:
@@ -79,8 +66,10 @@ class PlannedModel:
             "parameters": facts.parameters,
             "dtype": self.dtype,
             "weight_bytes": self.weight_bytes,
+            "copy_bytes": self.held.copy_bytes,
             "bytes_per_token": self.bytes_per_token(),
             "cache_bytes_per_token": self.facts.cache_bytes_per_token(self.dtype),
+            "kernels": list(self.held.kernels),
             "notes": list(facts.notes),
         }
 
@@ -93,13 +82,16 @@ class PlannedArm(Arm):
     at the longest prompt and its full output. `bytes_per_step` are the weights that one step reads:
     one target pass and k draft passes. `ceiling_tokens_per_s` is the bandwidth over that, times the
     k + 1 tokens of a step whose proposals are all accepted (1 without a draft); None when no
-    bandwidth was measured. Caches and arithmetic only lower it.
+    bandwidth was measured. Caches and arithmetic only lower it. `no_kernel` tells which layers of its models run on
+    no packed kernel, and why. A `refused` arm has no sizes: what it would hold may not even exist.
     """
 
-    model_bytes: int
-    cache_bytes: int
-    bytes_per_step: int
-    ceiling_tokens_per_s: float | None
+    model_bytes: int | None = None
+    cache_bytes: int | None = None
+    bytes_per_step: int | None = None
+    ceiling_tokens_per_s: float | None = None
+    no_kernel: tuple[str, ...] = ()
+    refused: bool = False
 
 
 def planned_arm(
@@ -109,19 +101,25 @@ def planned_arm(
     k = arm.draft.k if arm.draft else 0
     read = target.bytes_per_token() + k * _draft_bytes(arm.draft, target, draft)
     own = draft is not None and draft is not target
+    of_draft = draft.held.no_kernel if draft is not None and own else ()
     cache = round(target.cache_bytes(tokens) * _cache_share(arm, target))
     return PlannedArm(
-        id=arm.id,
-        levers=arm.levers,
-        replica=arm.replica,
-        draft=arm.draft,
-        target=arm.target,
-        plain=arm.plain,
+        **_fields(arm),
         model_bytes=target.weight_bytes + (draft.weight_bytes if draft and own else 0),
         cache_bytes=cache + (draft.cache_bytes(tokens) if draft else 0),
         bytes_per_step=read,
         ceiling_tokens_per_s=None if bandwidth is None else (k + 1) * bandwidth / read,
+        no_kernel=(*target.held.no_kernel, *(f"the draft's {one}" for one in of_draft)),
     )
+
+
+def refused_arm(arm: Arm) -> PlannedArm:
+    """An arm that cannot run, without sizes."""
+    return PlannedArm(**_fields(arm), refused=True)
+
+
+def _fields(arm: Arm) -> dict[str, Any]:
+    return {field.name: getattr(arm, field.name) for field in fields(Arm)}
 
 
 def _cache_share(arm: Arm, target: PlannedModel) -> float:

@@ -64,6 +64,15 @@ def keys(experiment: Experiment) -> dict[str, str]:
     return found
 
 
+def words(done: int, of: int, seconds_left: float | None) -> str:
+    """How far a method is: layers done, of how many, and the time left where there is some."""
+    if of == 1:
+        # A method that walks through no layers counts one step, which is no layer.
+        return "rounded" if done else "rounding"
+    left = "" if seconds_left is None or seconds_left < 1 else f", about {seconds_left:.0f} s left"
+    return f"layer {done} of {of}{left}"
+
+
 def quantize(job: Job, name: str) -> None:
     """Make the model of that label, or find it in the cache, and record it.
 
@@ -74,8 +83,7 @@ def quantize(job: Job, name: str) -> None:
     recipe = recipes.load(Path(one.recipe))
 
     def told(done: int, of: int, seconds_left: float | None) -> None:
-        left = "" if seconds_left is None else f", about {seconds_left:.0f} s left"
-        say(f"layer {done} of {of}{left}")
+        say(words(done, of, seconds_left))
 
     def say(line: str) -> None:
         if job.progress.should_stop():

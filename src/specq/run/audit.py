@@ -34,7 +34,7 @@ def audit(job: Job, task: Task) -> None:
     left, kept = audits_left(job, contents, task.arm), logits_left(job, contents, task.arm)
     if left or kept:
         answers = _Answers(job)
-        engine = engines.make_engine(job.experiment)
+        engine = engines.of_job(job)
         with engines.Targets(engine, job.experiment) as targets:
             job.progress.say("loaded")
             for step in left:
@@ -100,10 +100,17 @@ class _Answers:
     def keep_logits(self, targets: engines.Targets, name: str) -> None:
         """Write the baseline's logits along its answer to a prompt; what breaks in making them is said aloud.
 
+        So is a file that is there and not as it was written.
+
         Raises:
             DiskFull, RunFolderError, RunFailed: they cannot be written.
         """
         ids, target, file = self._ids(FIRST, name), targets.of(self.job.targets[FIRST]), self._kept(name)
+        if file.exists():
+            text = (
+                f"the baseline's logits on prompt {name} were altered or cut since they were kept: they are made anew"
+            )
+            self.job.store.append(Note(process=self.job.process, text=text))
         try:
             logits.write(file, target.logits(self.job.prompts[name], ids), len(ids))
         except OSError as error:

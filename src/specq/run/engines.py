@@ -3,15 +3,46 @@
 from __future__ import annotations
 
 from contextlib import ExitStack
-from typing import Any, Self
+from typing import TYPE_CHECKING, Any, Self
 
+from specq.core.records import Crossover
 from specq.core.types import TargetSpec
 from specq.engines.base import Engine, LoadedTarget
 from specq.experiment.schema import Experiment
+from specq.run import provenance
+from specq.run.job import Job
+
+if TYPE_CHECKING:
+    from specq.quantize.crossovers import Crossovers
 
 
-def make_engine(experiment: Experiment) -> Engine:
-    """The engine of [engine] with its settings; loads the model library, not the model."""
+def of_job(job: Job) -> Engine:
+    """The engine of a worker: its packed layers hand over at the row counts that the run measured first.
+
+    Row counts that the run has no record of are measured, and recorded for the workers that follow.
+    """
+    if job.experiment.engine.kind != "hf":
+        return make_engine(job.experiment)
+    from specq.engines.devices import pick_device
+    from specq.quantize.crossovers import Crossovers
+
+    known = [record for record in job.store.contents().records if isinstance(record, Crossover)]
+    device = provenance.device_name(pick_device(job.experiment.engine.device))
+    crossovers = Crossovers(known, process=job.process, device=device, told=job.store.append)
+    return make_engine(job.experiment, crossovers)
+
+
+def in_float32(experiment: Experiment) -> Engine:
+    """The experiment's engine in float32 and uncompiled, where rounding decides nothing."""
+    settings = experiment.engine.model_copy(update={"dtype": "float32", "compile": False})
+    return make_engine(experiment.model_copy(update={"engine": settings}))
+
+
+def make_engine(experiment: Experiment, crossovers: Crossovers | None = None) -> Engine:
+    """The engine of [engine] with its settings; loads the model library, not the model.
+
+    `crossovers` as in HFEngine; other engines have none.
+    """
     settings = experiment.engine
     if settings.kind == "mlx":
         from specq.engines.mlx import MLXEngine
@@ -26,6 +57,7 @@ def make_engine(experiment: Experiment) -> Engine:
         threads=settings.threads,
         device_map=settings.device_map,
         compile=settings.compile,
+        crossovers=crossovers,
     )
 
 

@@ -19,6 +19,7 @@ RUN, RECORDS, OUTPUTS, DONE = "run.json", "records.jsonl", "outputs.jsonl", "don
 # What every part of specq that reads a run leans on, and its type.
 NEEDED = {"experiment": str, "question": str, "config": dict, "arms": list, "prompts": list}
 OPTIONAL = {"provenance": dict, "models": dict, "quantized": dict, "notes": list, "model_notes": list, "blocks": list}
+OPTIONAL |= {"evals": dict}
 
 
 def read_info(run_dir: Path) -> dict[str, Any]:

@@ -7,6 +7,8 @@ from typing import Any
 
 from specq.core import hashes
 from specq.experiment import plan as planning
+from specq.experiment.eval_plan import PlannedEval
+from specq.experiment.overlap import overlaps
 from specq.experiment.plan import Plan
 from specq.experiment.schema import Experiment
 from specq.experiment.sizes import PlannedModel
@@ -48,6 +50,48 @@ def _model(model: PlannedModel) -> dict[str, Any]:
         "folder": tidy(model.resolved.folder),
         "weights_sha256": model.facts.weights_sha256,
         "template_sha256": model.facts.template_sha256,
+    }
+
+
+def evals(plan: Plan) -> dict[str, Any]:
+    """Every eval by its name, with its items whole, so that a worker, a resume and a report see the same ones.
+
+    `batch_size` prompts are decoded at a time; the twin of the baseline takes `twin_batch_size`, another one, None
+    where prompts go one by one whatever is asked.
+    """
+    batches = plan.experiment.engine.kind == "hf"
+    shared = overlaps(plan.experiment, plan.evals)
+    return {
+        one.asked.name: {**_eval(one, batches), "overlap": hide_home(shared.get(one.asked.name, {}))}
+        for one in plan.evals
+    }
+
+
+def _eval(one: PlannedEval, batches: bool) -> dict[str, Any]:
+    size = one.asked.batch_size if batches else 1
+    several = batches and one.metric.output == "text"
+    twin = None if not several else 2 if size == 1 else size // 2
+    return {
+        "output": one.metric.output,
+        "binary": one.metric.binary,
+        "metric": hide_home(one.metric.name),
+        "metric_sha256": one.metric.sha256,
+        "sha256": one.sha256,
+        "batch_size": size,
+        "twin_batch_size": twin,
+        "probe": one.asked.probe,
+        "items": [
+            {
+                "id": item.id,
+                "tags": list(item.tags),
+                "cluster": item.cluster,
+                "critical": item.critical,
+                "tokens": tokens,
+                "prompt_sha256": sha256,
+                "given": item.given,
+            }
+            for item, tokens, sha256 in zip(one.items, one.tokens, one.prompts, strict=True)
+        ],
     }
 
 

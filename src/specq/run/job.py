@@ -63,10 +63,11 @@ def blocks_of(info: Mapping[str, Any]) -> dict[str, tuple[str, ...]]:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Task:
-    """What one worker is started for: `kind` is quantize, measure, memory or audit.
+    """What one worker is started for: `kind` is quantize, measure, memory, audit, prove or eval.
 
     `arm` is the arm of a memory task, the label of the model that a quantize task makes, and the block of a
-    measure or audit task, "" where the run has none. `repeat` is that of a block that is measured; None: all.
+    measure or audit task, "" where the run has none; of an eval task the first arm on a target's weights, and of
+    prove the arm without a draft that others are held against. `repeat` is that of a block that is measured; None: all.
     """
 
     kind: str
@@ -132,6 +133,11 @@ class Asked:
     def prompts(self) -> dict[str, Prompt]:
         """Prompts by id, in the order of run.json."""
         return {p["id"]: prompt_from_json(p) for p in self.store.info["prompts"]}
+
+    @cached_property
+    def evals(self) -> dict[str, dict[str, Any]]:
+        """Each eval by its name, with its items, as `inputs.evals` wrote them."""
+        return dict(self.store.info.get("evals") or {})
 
     @cached_property
     def blocks(self) -> dict[str, tuple[str, ...]]:

@@ -20,7 +20,7 @@ from specq.core.records import (
     failed_arms,
 )
 from specq.core.types import TargetSpec
-from specq.run import artifacts, logits
+from specq.run import artifacts, eval_left, logits
 from specq.run.folder import Contents
 from specq.run.job import FIRST, Asked, Task
 from specq.run.schedule import Turn, measure_tasks, turns
@@ -40,7 +40,7 @@ def tasks(asked: Asked) -> list[Task]:
         found += [Task(kind="memory", arm=arm) for arm in asked.drafts]
     if asked.experiment.audit.enabled:
         found += [Task(kind="audit", arm=block) for block in asked.blocks]
-    return found
+    return found + eval_left.tasks(asked)
 
 
 def is_done(asked: Asked, contents: Contents, task: Task) -> bool:
@@ -52,6 +52,10 @@ def is_done(asked: Asked, contents: Contents, task: Task) -> bool:
         return True
     if task.kind == "quantize":
         return artifacts.is_there(contents.records, task.arm)
+    if task.kind == "prove":
+        return not eval_left.proofs_left(asked, contents, task.arm)
+    if task.kind == "eval":
+        return not eval_left.left(asked, contents, task)
     if not any(isinstance(r, Done) and (r.process, r.task) == (task.process, task.name) for r in contents.records):
         return False
     if task.kind == "measure":

@@ -2,11 +2,14 @@
 
 A changed target is compared with the baseline along the baseline's answers of the first process and repeat. Each of
 these answers gets one file in the run's folder, float32 [T, V]: 4 bytes x new tokens x vocabulary. They are written
-token by token, read as they are needed, and all removed when the audit is done.
+token by token, read as they are needed, and all removed when the audit is done. A file ends with the sha256 of what
+stands before it: logits that were altered since are found out and never compared with.
 """
 
 from __future__ import annotations
 
+import hashlib
+import io
 import shutil
 from collections.abc import Iterable
 from pathlib import Path
@@ -18,6 +21,8 @@ from specq.core.records import Generated
 
 FOLDER = "logits"
 KIND = np.dtype(np.float32)
+DIGEST_BYTES = hashlib.sha256().digest_size
+PIECE_BYTES = 1 << 20
 
 
 def path(run_dir: Path, answer: Generated) -> Path:
@@ -35,11 +40,14 @@ def write(file: Path, rows: Iterable[np.ndarray], positions: int) -> None:
     try:
         file.parent.mkdir(exist_ok=True)
         with part.open("wb") as out:
+            digest = hashlib.sha256()
             for place, row in enumerate(rows):
+                data = row.astype(KIND).tobytes()
                 if place == 0:
-                    header = {"descr": KIND.str, "fortran_order": False, "shape": (positions, len(row))}
-                    np.lib.format.write_array_header_1_0(out, header)
-                out.write(row.astype(KIND).tobytes())
+                    data = _header(positions, len(row)) + data
+                digest.update(data)
+                out.write(data)
+            out.write(digest.digest())
         part.replace(file)
     finally:
         part.unlink(missing_ok=True)
@@ -54,13 +62,32 @@ def read(file: Path) -> np.ndarray:
     if not file.is_file():
         raise RunFailed("the baseline's logits along its answer were not kept")
     try:
+        if not _is_whole(file):
+            raise RunFailed(f"{file} is not as it was written: the baseline's logits in it were altered or cut")
         return np.asarray(np.load(file, mmap_mode="r"))
     except (OSError, ValueError, EOFError) as error:
         raise RunFailed(f"{file} cannot be read: {error}") from error
 
 
+def _header(positions: int, vocabulary: int) -> bytes:
+    out = io.BytesIO()
+    header = {"descr": KIND.str, "fortran_order": False, "shape": (positions, vocabulary)}
+    np.lib.format.write_array_header_1_0(out, header)
+    return out.getvalue()
+
+
+def _is_whole(file: Path) -> bool:
+    """Whether a file's last bytes are the sha256 of all before them."""
+    left, digest = file.stat().st_size - DIGEST_BYTES, hashlib.sha256()
+    with file.open("rb") as content:
+        while left > 0 and (piece := content.read(min(left, PIECE_BYTES))):
+            digest.update(piece)
+            left -= len(piece)
+        return content.read() == digest.digest()
+
+
 def is_there(file: Path) -> bool:
-    """Whether `read` would find the logits: a file that was cut or overwritten counts as none."""
+    """Whether `read` would find the logits: a file that was cut, altered or overwritten counts as none."""
     try:
         read(file)
     except RunFailed:

@@ -14,7 +14,6 @@ from specq.core.records import (
     Done,
     Failed,
     Generated,
-    LoadedModel,
     Machine,
     Note,
     StepRow,
@@ -22,8 +21,8 @@ from specq.core.records import (
 )
 from specq.core.types import DraftSpec, Generation, Prompt
 from specq.engines.base import Decoder, LoadedTarget
-from specq.run import bandwidth, engines
-from specq.run.artifacts import Made, label
+from specq.run import bandwidth, engines, loaded
+from specq.run.artifacts import Made
 from specq.run.job import FIRST, Job, Task, every_sample_failed
 from specq.run.left import FAILURES_THAT_STOP, Left, failures_in_a_row, turns_left
 from specq.run.provenance import hide_home
@@ -52,7 +51,7 @@ def measure(job: Job, task: Task) -> None:
             text = f"process {job.process}{block} was resumed in a new process"
             job.store.append(Note(process=job.process, text=text))
         imports_bytes = import_libraries()
-        engine = engines.make_engine(job.experiment)
+        engine = engines.of_job(job)
         with engines.Targets(engine, job.experiment) as opened:
             job.store.append(machine(job.process, engine.device, imports_bytes))
             targets, decoders = _open(job, opened, arms)
@@ -67,14 +66,11 @@ def _open(job: Job, opened: engines.Targets, arms: Sequence[str]) -> tuple[dict[
     made = Made(job)
     specs = {arm: made.target(job.targets[arm]) for arm in arms}
     targets = {arm: opened.of(spec) for arm, spec in specs.items()}
-    for weights in dict.fromkeys(spec.weights for spec in specs.values()):
-        users = tuple(arm for arm, spec in specs.items() if spec.weights == weights)
-        described = targets[users[0]].describe()
-        if recipe := job.targets[users[0]].recipe:
-            # The name of a folder in the cache says nothing to a reader.
-            described["name"] = label(job.experiment.target.model, recipe)
-        job.store.append(LoadedModel(process=job.process, role="target", arms=users, **described))
-    return targets, {arm: targets[arm].decoder(made.draft(job.drafts[arm])) for arm in arms}
+    loaded.record_targets(job, specs, targets)
+    drafts = {arm: made.draft(job.drafts[arm]) for arm in arms}
+    decoders = {arm: targets[arm].decoder(draft) for arm, draft in drafts.items()}
+    loaded.record_drafts(job, specs, targets, drafts)
+    return targets, decoders
 
 
 def import_libraries() -> int:

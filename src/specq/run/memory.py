@@ -14,7 +14,7 @@ def measure_memory(job: Job, arm: str) -> None:
     """Record the arm's peak on the longest prompt, less what stood after imports."""
     stood = import_libraries()
     prompt = max(job.prompts.values(), key=lambda p: len(p.ids))
-    engine = engines.make_engine(job.experiment)
+    engine = engines.of_job(job)
     made = Made(job)
     with engines.Targets(engine, job.experiment) as opened:
         decoder = opened.of(made.target(job.targets[arm])).decoder(made.draft(job.drafts[arm]))

@@ -66,7 +66,8 @@ def run_worker(store: Store, task: Task, on_event: OnEvent) -> None:
     died = WorkerDied(process=task.process, task=task.name, exit_code=code, message=_reason(code, last_words))
     store.append(died)
     raise RunFailed(
-        f"the run is incomplete: the worker of task '{task.name}' died ({died.message}); {store.how_to_go_on}"
+        f"the run is incomplete: the worker of task '{task.name}' died (exit code {code}: {died.message}); "
+        f"{store.how_to_go_on}"
     )
 
 
@@ -92,7 +93,7 @@ def _listen(worker: subprocess.Popen[str], on_event: OnEvent) -> tuple[SpecqErro
                 worker.terminate()
                 # A terminal that is gone cannot be told.
                 with suppress(OSError):
-                    on_event({"event": "stopping"})
+                    on_event({"event": "stopping", "signal": signals.name_of(stop)})
             stopped_by = signals.number_of(stop)
         except BaseException:
             # A broken progress display must not leave a worker behind.
@@ -125,10 +126,10 @@ def _error(name: str, message: str) -> SpecqError:
 
 def _reason(code: int, last_words: str) -> str:
     if code == -signal.SIGKILL:
-        return "exit code -9: killed, most often because memory ran out; take a smaller model or free some memory"
+        return "killed, most often because memory ran out; take a smaller model or free some memory"
     if code < 0:
-        return f"exit code {code}: killed by {signal.Signals(-code).name}"
-    return f"exit code {code}: {last_words or 'it said nothing'}"
+        return f"killed by {signal.Signals(-code).name}"
+    return last_words or "it said nothing"
 
 
 def _last_line(file: IO[bytes]) -> str:

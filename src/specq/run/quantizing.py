@@ -47,7 +47,7 @@ class _Told:
     def layer(self, done: int, of: int, seconds_left: float | None) -> None:
         self._done, self._total = done, of
         share = LINES * done // of if of else 0
-        left = "" if seconds_left is None else f", about {seconds_left:.0f} s left"
+        left = "" if seconds_left is None or seconds_left < 1 else f", about {seconds_left:.0f} s left"
         self._tell(f"quantizing{left}" if share != self._shown and done < of else "")
         self._shown = share
 

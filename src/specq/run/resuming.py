@@ -63,6 +63,7 @@ def check_inputs(store: Store, now: dict[str, Any]) -> None:
     """
     _same(store, "prompts", store.info["prompts"], _plain(now["prompts"]))
     _same(store, "models", _weights(store.info.get("models", {})), _weights(now["models"]))
+    _same(store, "eval items", _items(store.info.get("evals") or {}), _items(now["evals"]))
     # Runs of older versions did not record it.
     then = store.info.get("quantized", now["quantized"])
     _same(store, "recipes, calibration texts or quantizers", _keys(then), _keys(now["quantized"]))
@@ -81,6 +82,15 @@ def _weights(models: dict[str, Any]) -> list[dict[str, Any]]:
     return [
         {"id": role, "weights_sha256": model.get("weights_sha256") if isinstance(model, dict) else None}
         for role, model in models.items()
+    ]
+
+
+def _items(evals: dict[str, Any]) -> list[dict[str, Any]]:
+    asked = ("metric", "metric_sha256", "batch_size", "twin_batch_size")
+    return [
+        {**_plain(item), **{key: one[key] for key in asked}, "id": f"{name}/{item['id']}"}
+        for name, one in evals.items()
+        for item in one["items"]
     ]
 
 

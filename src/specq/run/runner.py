@@ -15,6 +15,8 @@ from specq.core.errors import DiskFull, Interrupted, NonFiniteLogits, RunFailed,
 from specq.core.records import (
     Audited,
     Divergence,
+    EvalAnswer,
+    EvalProof,
     Failed,
     FirstTokens,
     GapNoise,
@@ -30,7 +32,7 @@ from specq.core.types import TargetSpec
 from specq.experiment.arms import arms
 from specq.experiment.plan import Plan
 from specq.experiment.schema import Experiment
-from specq.run import artifacts, inputs, left, logits, provenance, resuming, signals
+from specq.run import artifacts, eval_left, inputs, left, logits, provenance, resuming, signals
 from specq.run.catalog import DEFAULT_OUT
 from specq.run.job import Asked, Task, every_sample_failed, prompt_to_json
 from specq.run.process import run_worker
@@ -39,7 +41,7 @@ from specq.run.store import Store, how_to_go_on, remove
 # Records of a run that began: a quantized model is none of them, for it is kept in the cache and found there again.
 BEGAN: tuple[type[Record], ...] = (
     *(Generated, Failed, Memory),
-    *(GapNoise, Audited, Sampled, FirstTokens, Divergence),
+    *(GapNoise, Audited, Sampled, FirstTokens, Divergence, EvalAnswer, EvalProof),
 )
 # Records that are one unit of the progress bar each.
 COUNTED: tuple[type[Record], ...] = (QuantizedModel, *BEGAN)
@@ -187,6 +189,7 @@ def run_info(experiment: Experiment, plan: Plan) -> dict[str, Any]:
         "prompts": [prompt_to_json(prompt, hashes.of_ids(prompt.ids)) for prompt in plan.prompts],
         "models": inputs.models(plan),
         "quantized": artifacts.keys(experiment),
+        "evals": inputs.evals(plan),
         "data": inputs.data(experiment),
         "provenance": {**provenance.collect(), "device_name": inputs.device_name(experiment)},
         "model_notes": list(of_target),
@@ -205,8 +208,9 @@ class _Watch:
         measured = arms * prompts * load.repeats * load.processes
         memory = arms if load.memory else 0
         made = len(artifacts.wanted(asked.experiment))
-        self.total = made + measured + memory + self._audits(asked, arms, prompts)
-        self.done = sum(isinstance(r, COUNTED) for r in asked.store.contents().records)
+        contents = asked.store.contents()
+        self.total = made + measured + memory + self._audits(asked, arms, prompts) + eval_left.expected(asked, contents)
+        self.done = sum(isinstance(r, COUNTED) for r in contents.records)
 
     @staticmethod
     def _audits(asked: Asked, arms: int, prompts: int) -> int:
@@ -232,7 +236,11 @@ class _Watch:
         kind = event["event"]
         if kind in ("sample", "failed", "audit", "memory", "quantized"):
             self.done += 1
-        if kind == "turn":
+        if kind in ("evaluated", "proved"):
+            self.done += event.get("items", 1)
+            what = f"{event['eval']}, {event['items']} items" if kind == "evaluated" else "proved"
+            self._tell(f"{event['arm']}: {what}")
+        elif kind == "turn":
             self._tell(f"{self.name}: prompt {event['prompt']}, turn {event['repeat'] + 1}")
         elif kind == "loaded":
             self._tell(f"{self.name}: loaded")
@@ -243,7 +251,9 @@ class _Watch:
         elif kind == "note":
             self._tell(event["text"], warning=True)
         elif kind == "stopping":
-            self._tell("stopping after the sample under way; Ctrl-C again to stop at once", warning=True)
+            name = event["signal"]
+            text = f"{name}: stopping after the sample under way; a second {name} stops at once"
+            self._tell(text, warning=True)
         else:
             self._tell("")
 

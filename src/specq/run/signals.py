@@ -48,5 +48,11 @@ def number_of(error: KeyboardInterrupt) -> int:
     return error.number if isinstance(error, Stopped) else int(signal.SIGINT)
 
 
+def name_of(error: KeyboardInterrupt) -> str:
+    """What a user calls the signal behind the exception."""
+    number = number_of(error)
+    return "Ctrl-C" if number == signal.SIGINT else signal.Signals(number).name
+
+
 def _stop(number: int, frame: FrameType | None) -> None:
     raise Stopped(number)

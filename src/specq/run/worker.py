@@ -18,7 +18,7 @@ from specq.core.errors import Interrupted, SpecqError
 from specq.run.job import Job, Progress, Task
 from specq.run.store import Store
 
-TASKS = ("quantize", "measure", "memory", "audit")
+TASKS = ("quantize", "measure", "memory", "audit", "prove", "eval")
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -49,6 +49,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 def _run(job: Job, task: Task) -> None:
     from specq.run.artifacts import quantize
     from specq.run.audit import audit
+    from specq.run.evaluate import evaluate, prove
     from specq.run.measure import measure
     from specq.run.memory import measure_memory
 
@@ -60,6 +61,10 @@ def _run(job: Job, task: Task) -> None:
         measure(job, task)
     elif task.kind == "memory":
         measure_memory(job, task.arm)
+    elif task.kind == "prove":
+        prove(job, task)
+    elif task.kind == "eval":
+        evaluate(job, task)
     else:
         audit(job, task)
 

@@ -1,0 +1,218 @@
+"""What the evals of an experiment will ask, and what cannot work, before any weight is loaded."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from specq.core import hashes
+from specq.core.errors import ConfigError, PromptError, UserError
+from specq.evals import describe, metrics
+from specq.evals import items as item_files
+from specq.evals.items import Item
+from specq.evals.metric import Metric
+from specq.evals.tasks import Task
+from specq.experiment.checks import Refusal
+from specq.experiment.quality import Eval, split
+from specq.experiment.schema import Experiment
+from specq.experiment.sizes import PlannedModel
+from specq.models import tokenizers
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Judging:
+    """How answers are judged: the metric's name, whether texts are generated ("text") or scored, 0 or 1 or between.
+
+    `sha256` is that of the file of a metric function, or of all that a task of lm-eval is made from.
+    """
+
+    name: str
+    output: str
+    binary: bool
+    sha256: str | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PlannedEval:
+    """An eval whose items were read and whose metric fits them.
+
+    `tokens` counts each item's prompt and `prompts` is the hash of its ids, in the order of the items; 0 and "" where
+    a task of lm-eval writes the prompts itself.
+    """
+
+    asked: Eval
+    items: tuple[Item, ...]
+    metric: Judging
+    sha256: str
+    tokens: tuple[int, ...]
+    prompts: tuple[str, ...]
+
+    @property
+    def clusters(self) -> int:
+        """How many clusters its items are of."""
+        return len({item.cluster for item in self.items})
+
+    def to_json(self) -> dict[str, Any]:
+        """Plain values: sizes, without the items."""
+        return {
+            "name": self.asked.name,
+            "items": len(self.items),
+            "clusters": self.clusters,
+            "metric": self.metric.name,
+            "output": self.metric.output,
+            "binary": self.metric.binary,
+            "prompt_tokens": sum(self.tokens),
+            "max_new_tokens": self.asked.max_new_tokens,
+            "batch_size": self.asked.batch_size,
+            "sha256": self.sha256,
+        }
+
+
+def planned(
+    experiment: Experiment, target: PlannedModel, tokenizer: Any
+) -> tuple[tuple[PlannedEval, ...], list[Refusal], list[str]]:
+    """The evals of an experiment, what is refused about them, and notes. No weights are loaded."""
+    found: list[PlannedEval] = []
+    refusals: list[Refusal] = []
+    notes: list[str] = []
+    for asked in experiment.evals:
+        try:
+            one, said = _task(asked) if asked.task is not None else (_planned(asked, target, tokenizer), ())
+            _check_floor(experiment, one)
+        except UserError as error:
+            refusals.append(Refusal(arm=None, reason=f'eval "{asked.name}": {error}', error=type(error)))
+            continue
+        found.append(one)
+        notes += [*_notes(experiment, one), *(f'eval "{asked.name}": {note}' for note in said)]
+    return tuple(found), refusals, notes
+
+
+def load(asked: Eval) -> tuple[tuple[Item, ...], Metric]:
+    """The items of an eval, cut to its limit, and its metric, which fits them.
+
+    Raises:
+        PromptError: the file or a line is wrong, or the metric does not fit.
+        ConfigError: no such metric or option.
+    """
+    path = Path(str(asked.items)).expanduser()
+    metric = metrics.make(str(asked.metric), asked.options)
+    items = item_files.load(path)
+    items = items[: asked.limit] if asked.limit is not None else items
+    metrics.check(metric, items, path)
+    return items, metric
+
+
+def _planned(asked: Eval, target: PlannedModel, tokenizer: Any) -> PlannedEval:
+    items, metric = load(asked)
+    tokens, prompts = [], []
+    for item in items:
+        try:
+            ids = tokenizers.render(tokenizer, item.prompt or list(item.messages)).ids
+        except PromptError as error:
+            raise PromptError(f'item "{item.id}": {error}') from error
+        tokens.append(len(ids))
+        prompts.append(hashes.of_ids(ids))
+    longest = max(zip(tokens, (item.id for item in items), strict=True))
+    context, more = target.facts.context, asked.max_new_tokens if metric.output == "text" else 1
+    if context is not None and longest[0] + more > context:
+        raise PromptError(
+            f'item "{longest[1]}" has {longest[0]} tokens, and {more} new ones do not fit the context of {context}; '
+            "nothing is truncated: shorten it, or lower max_new_tokens"
+        )
+    judging = Judging(name=metric.name, output=metric.output, binary=metric.binary, sha256=metric.sha256)
+    sha256 = hashes.of_file(Path(str(asked.items)).expanduser())
+    return PlannedEval(
+        asked=asked, items=items, metric=judging, sha256=sha256, tokens=tuple(tokens), prompts=tuple(prompts)
+    )
+
+
+def load_task(asked: Eval) -> Task:
+    """The task of lm-eval that an eval names.
+
+    Raises:
+        ConfigError, Unsupported: as evals.tasks.load_task.
+    """
+    from specq.evals import tasks
+
+    return tasks.load_task(
+        str(asked.task),
+        metric=asked.metric,
+        num_fewshot=asked.num_fewshot,
+        limit=asked.limit,
+        chat_template=asked.chat_template,
+    )
+
+
+def _task(asked: Eval) -> tuple[PlannedEval, tuple[str, ...]]:
+    """A task's documents as items, and what its reader must know."""
+    task = load_task(asked)
+    items = tuple(
+        Item(
+            id=name,
+            line=place + 1,
+            prompt=prompt,
+            cluster=name,
+            given={"id": name, "prompt": prompt, "reference": right},
+        )
+        for place, (name, (prompt, right)) in enumerate(zip(task.ids, task.shown(), strict=True))
+    )
+    judging = Judging(
+        name=f"{task.name}: {task.reading.metric}",
+        output="text" if task.sampling is not None else "choice",
+        binary=task.reading.binary,
+        sha256=hashes.of_json([task.config_sha256, task.code]),
+    )
+    planned = PlannedEval(
+        asked=asked,
+        items=items,
+        metric=judging,
+        sha256=task.docs_sha256,
+        tokens=(0,) * len(items),
+        prompts=("",) * len(items),
+    )
+    return planned, task.notes
+
+
+def _check_floor(experiment: Experiment, one: PlannedEval) -> None:
+    """Refuse a margin that no outcome could meet, and one on a tag that no item has."""
+    for key, margin in experiment.floor.quality.items():
+        name, tag = split(key)
+        if name != one.asked.name:
+            continue
+        items = [item for item in one.items if tag is None or tag in item.tags]
+        if not items:
+            tags = ", ".join(sorted({tag for item in one.items for tag in item.tags})) or "none"
+            raise ConfigError(f'floor.quality "{key}": no item has the tag "{tag}"; the tags are {tags}')
+        clusters = len({item.cluster for item in items})
+        if not experiment.smoke and one.metric.binary and (why := describe.undecidable(clusters, margin)):
+            whose = (
+                f"{len(items)} items in {clusters} clusters, which count once each: " if clusters < len(items) else ""
+            )
+            raise ConfigError(f'floor.quality "{key}": {whose}{why}; give a wider margin, more items, or no floor')
+
+
+def _notes(experiment: Experiment, one: PlannedEval) -> Sequence[str]:
+    asked, found = one.asked, []
+    if asked.limit is not None and len(one.items) < asked.limit:
+        found.append(f'eval "{asked.name}": limit = {asked.limit}, but it holds {len(one.items)} items: all are asked')
+    floors = [key for key in experiment.floor.quality if split(key)[0] == asked.name]
+    if not floors:
+        found.append(
+            f'eval "{asked.name}" has no margin in [floor] quality: scores are shown, and no lever that changes the '
+            f"outputs can be kept for them; for example: quality = {{ {asked.name} = 0.02 }}"
+        )
+    prompts = Counter(item.prompt or str(item.messages) for item in one.items)
+    if twice := sum(count - 1 for count in prompts.values()):
+        found.append(f'eval "{asked.name}": {twice} items repeat the prompt of another, and count as evidence twice')
+    lossy = [name for name, lever in experiment.levers.items() if (draft := lever.draft()) is not None and draft.lossy]
+    if one.metric.output != "text" and lossy:
+        found.append(
+            f'eval "{asked.name}" scores texts and generates none: it does not see the lossy rule of '
+            f"{', '.join(lossy)}, which takes an eval that generates answers"
+        )
+    if one.metric.output != "text" and asked.through_loop:
+        found.append(f'eval "{asked.name}" scores texts and generates none: a draft changes nothing about it')
+    return found

@@ -1,0 +1,203 @@
+"""A commented experiment to start from: the lines that a person would write first, with values that fit the model."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Literal, get_args
+
+from specq.core import jsonl
+from specq.core.errors import ConfigError, nearest
+from specq.core.types import CACHE_BLOCK
+from specq.evals import describe, metrics
+from specq.evals import items as item_files
+from specq.models import facts, refs
+from specq.models.facts import Facts
+
+Question = Literal["quantize", "draft", "levers"]
+QUESTIONS: tuple[Question, ...] = get_args(Question)
+# Groups that the packed 4-bit kernels take, the usual one first.
+GROUPS = (64, 32, 128)
+# The first that fits all items is proposed.
+_METRICS = ("choice", "fields", "tool_call", "evidence", "json_schema", "number_match", "contains", "loglikelihood")
+# Margins in shares; the least that the items can decide is proposed.
+_MARGINS = (0.02, 0.03, 0.05, 0.1, 0.2)
+_ASKS = {
+    "quantize": "Should I quantize {model}, and how far?",
+    "draft": "Which draft makes {model} faster on my prompts?",
+    "levers": "What does each lever cost and give on {model}: fewer bits, a smaller cache, a draft?",
+}
+
+
+def starter(
+    question: str, target: str, *, prompts: Path | None = None, evals: Path | None = None, out: Path
+) -> dict[Path, str]:
+    """The experiment file `out` and the recipes beside it, as texts by path; nothing is written.
+
+    Without `prompts` the prompts of `evals` are what speed is measured on.
+
+    Raises:
+        ConfigError: no such question, neither prompts nor evals, or a file that is there already.
+        ModelError: no such model. PromptError: the evals are broken, or no metric fits them.
+    """
+    if question not in QUESTIONS:
+        raise ConfigError(f'init "{question}"{nearest(question, QUESTIONS) or ";"} allowed: {", ".join(QUESTIONS)}')
+    if prompts is None and evals is None:
+        raise ConfigError("init: give --prompts FILE (JSONL with id and messages or prompt), --evals FILE, or both")
+    found = facts.facts(refs.resolve(target))
+    stem = out.with_suffix("")
+    folder = refs.resolve(target).folder
+    group = _group(found.hidden, folder)
+    recipes = {} if question == "draft" else _recipes(stem, group, question == "quantize")
+    parts = [
+        _head(question, target),
+        _workload(prompts, evals),
+        _levers(question, stem, list(recipes), found, group),
+        _quality(evals, changes=question != "draft"),
+    ]
+    files = {out: "\n".join(parts), **recipes}
+    if there := [path for path in files if path.exists()]:
+        raise ConfigError(f"{there[0]} is there already: give another name with --out FILE, or take it away")
+    return files
+
+
+def write(question: str, target: str, prompts: Path | None, evals: Path | None, *, out: Path) -> tuple[Path, ...]:
+    """Write `starter`'s files, after the experiment was read back as a run would read it; its path comes first.
+
+    Raises:
+        ConfigError, ModelError, PromptError: as `starter`; RunFolderError: the folder cannot be written.
+    """
+    from specq.experiment import prompts as prompt_files
+
+    if prompts is not None:
+        prompt_files.load(prompts, None)
+    files = starter(question, target, prompts=prompts, evals=evals, out=out)
+    for path, text in files.items():
+        jsonl.write_text_whole(path, text)
+    return tuple(files)
+
+
+def _head(question: str, target: str) -> str:
+    asked = _ASKS[question].format(model=target)
+    return f"""question = {_toml(asked)}
+
+[target]
+model = {_toml(target)}
+
+[engine]
+dtype = "auto"            # the dtype that the weights are stored in
+"""
+
+
+def _workload(prompts: Path | None, evals: Path | None) -> str:
+    chosen = prompts if prompts is not None else evals
+    about = "" if prompts is not None else "  # your own prompts say more: JSONL with id and messages or prompt"
+    return f"""[workload]                # what speed is measured on
+prompts = {_toml(str(chosen))}{about}
+limit = 24                # 20 or more of each kind of prompt make an interval that helps
+max_new_tokens = 64
+repeats = 2               # balanced turns
+# processes = 3           # three fresh processes make a firm verdict on speed
+seed = 7
+"""
+
+
+def _levers(question: str, stem: Path, recipes: Sequence[Path], model: Facts, group: int | None) -> str:
+    lines = []
+    for path in recipes:
+        name = path.stem.removeprefix(f"{stem.name}-")
+        lines.append(f'[levers.{name}]\nkind = "quantize"\nrecipe = {_toml(str(path))}\n')
+    if question == "levers" and model.head_dim % CACHE_BLOCK == 0:
+        lines.append('[levers.cache8]            # keys and values in 8 bits\nkind = "kv_cache"\ntype = "q8"\n')
+    if question != "quantize":
+        lines.append(
+            "[levers.lookup]            # proposes what followed the same words earlier in the text: costs nothing\n"
+            'kind = "draft"\nmethod = "lookup"\nk = 4\n'
+        )
+    if question == "draft":
+        deep = min(model.layers - 1, max(1, round(0.8 * model.layers)))
+        bits = "bits = 8" if group is None else f"bits = 4\ngroup_size = {min(group, 32)}"
+        name = "self8" if group is None else "self4"
+        lines += [
+            f"[levers.{name}]             # the model itself in fewer bits, made in memory: lossless\n"
+            f'kind = "draft"\nmethod = "model"\nmodel = "self"\n{bits}\nk = 4\n',
+            f"[levers.exit{deep}]            # the first {deep} of its {model.layers} layers\n"
+            f'kind = "draft"\nmethod = "early_exit"\nlayers = {deep}\nk = 2\n',
+            "# [levers.small]           # a smaller model with the same tokens\n"
+            '# kind = "draft"\n# method = "model"\n# model = "./a-smaller-model"\n# k = 4\n',
+        ]
+    first = next((path.stem.removeprefix(f"{stem.name}-") for path in recipes), None)
+    pair = f', "{first} + lookup"' if question == "levers" and first else ""
+    about = '[arms]                     # "each" runs every lever alone, "a + b" two of them together'
+    lines.append(f'{about}\nrun = ["each"{pair}]\n')
+    return "\n".join(lines)
+
+
+def _quality(evals: Path | None, *, changes: bool) -> str:
+    ceilings = '# ttft_s_p95 = 2.0\n# peak_bytes = "4 GiB"\n'
+    if evals is None:
+        why = (
+            "levers that change the outputs cannot be kept without an eval" if changes else "drafts are audited anyway"
+        )
+        return f"""[objective]
+minimise = "tpot_s"       # or "e2e_s", "price_per_correct_answer"
+
+[floor]                   # what you will not give up; {why}
+# quality = {{ mine = 0.02 }}
+{ceilings}
+# [[evals]]               # what quality is measured on
+# name = "mine"
+# items = "my-items.jsonl"
+# metric = "contains"     # specq evals check FILE says which metrics fit
+"""
+    items = item_files.load(evals)
+    described = describe.describe(evals, items)
+    metric = next((name for name in _METRICS if name in described.fits), next(iter(described.fits), None))
+    if metric is None:
+        raise ConfigError(f"{evals}: no built-in metric fits all items; see: specq evals check {evals}")
+    all_fields = "options = { all = true } # 0 or 1: every field right\n" if metric == "fields" else ""
+    enough = [margin for margin in _MARGINS if not describe.cannot_decide(described.clusters, margin)]
+    made = metrics.make(metric, {"all": True} if all_fields else {})
+    margin = (enough or [0.5])[0]
+    name = "".join(c if c.isascii() and (c.isalnum() or c in "-_") else "-" for c in evals.stem).strip("-_") or "evals"
+    points = f"{100 * margin:.0f} points" if made.binary else f"{margin} in its own unit"
+    return f"""[objective]
+minimise = "tpot_s"       # or "e2e_s", "price_per_correct_answer"
+
+[floor]                   # what you will not give up
+quality = {{ {name} = {margin} }}  # at most {points} worse, the least that these items can decide without a flip
+{ceilings}
+[[evals]]                 # what quality is measured on
+name = "{name}"
+items = {_toml(str(evals))}
+metric = "{metric}"
+{all_fields}max_new_tokens = 48
+# stop = ["\\n"]
+"""
+
+
+def _group(hidden: int, folder: Path) -> int | None:
+    """The first usual group that divides the columns of every linear layer."""
+    from specq.quantize import contents
+
+    columns = {layer.columns for layer in contents.read(folder).of("linear")} or {hidden}
+    return next((group for group in GROUPS if all(count % group == 0 for count in columns)), None)
+
+
+def _recipes(stem: Path, group: int | None, calibrated: bool) -> dict[Path, str]:
+    """Recipes by path; at 4 bits none where no group divides the model."""
+    texts = {"w8": 'method = "rtn"            # round to nearest, 8 bits, one scale a row\nbits = 8\ngroup_size = 0\n'}
+    if group is not None:
+        grid = f"bits = 4\ngroup_size = {group}\n"
+        own = 'calibration = "self"      # the model writes its own texts; a file of yours is better\n'
+        texts["rtn4"] = f'method = "rtn"            # round to nearest: the control of every other method\n{grid}'
+        if calibrated:
+            texts["gptq4"] = f'method = "gptq"\n{grid}{own}samples = 64\ntokens = 512\nseed = 0\n'
+    return {
+        stem.with_name(f"{stem.name}-{name}.toml"): texts[name] for name in ("rtn4", "gptq4", "w8") if name in texts
+    }
+
+
+def _toml(text: str) -> str:
+    return json.dumps(text, ensure_ascii=False)

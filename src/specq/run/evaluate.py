@@ -1,0 +1,225 @@
+"""The eval task: one target, every arm on it, every eval; and the proof that a draft leaves the answers alone."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Sequence
+from contextlib import ExitStack
+from typing import Any
+
+from specq.core import hashes
+from specq.core.clock import now
+from specq.core.errors import Interrupted
+from specq.core.evaluated import PROBE
+from specq.core.records import Done, EvalAnswer, EvalChunk, EvalProof, LoadedModel
+from specq.core.types import Prompt, Sampling
+from specq.engines.base import Decoder, LoadedTarget
+from specq.evals import harness, items
+from specq.models import refs, tokenizers
+from specq.run import engines, eval_left, eval_sets
+from specq.run.artifacts import Made, label
+from specq.run.eval_left import Stretch
+from specq.run.job import Job, Task
+from specq.run.measure import import_libraries, repeated_share
+from specq.run.provenance import hide_home
+
+
+def evaluate(job: Job, task: Task) -> None:
+    """Answer what is left of the evals for the arms of one target, or for the probe; a stretch at a time.
+
+    Raises:
+        Interrupted: a stop was asked for; the stretch under way was finished and recorded.
+    """
+    left = eval_left.left(job, job.store.contents(), task)
+    if left:
+        import_libraries()
+        with ExitStack() as stack:
+            arms = _Arms(job, stack)
+            job.progress.say("loaded")
+            for stretch in left:
+                if job.progress.should_stop():
+                    raise Interrupted("stopped")
+                arms.answer(stretch)
+    job.store.append(Done(process=job.process, task=task.name))
+
+
+class _Arms:
+    """The arms of one task as they answer, each opened when it is first asked."""
+
+    def __init__(self, job: Job, stack: ExitStack) -> None:
+        self.job, self.made = job, Made(job)
+        self.engine = engines.of_job(job)
+        self._stack = stack
+        self._targets = stack.enter_context(engines.Targets(self.engine, job.experiment))
+        self._open: dict[Any, tuple[LoadedTarget, Decoder]] = {}
+        tokenizer = tokenizer_of(job)
+        self._evals = {name: eval_sets.read(job, name, tokenizer) for name in job.evals}
+
+    def answer(self, stretch: Stretch) -> None:
+        """Make the answers of a stretch and record them; where the arm raises, each of its items has failed."""
+        known = {(r.arm, r.eval, r.item) for r in self.job.store.contents().records if isinstance(r, EvalAnswer)}
+        asked = self._evals[stretch.eval]
+        try:
+            target, decoder = self._of(stretch)
+            started = now()
+            found = asked.answer(stretch.places, target, decoder, stretch.batch_size)
+        except Exception as error:  # noqa: BLE001 - an item that could not be answered is on record as failed
+            said = f"{type(error).__name__}: {hide_home(str(error))}"
+            failed = f"{stretch.arm} failed on {len(stretch.places)} items of {stretch.eval}: {said}"
+            self.job.progress.say("note", text=failed)
+            records, took = [_failed(stretch, asked.ids[place], said) for place in stretch.places], None
+        else:
+            took = now() - started
+            records = [_answer(stretch, one) for one in found]
+        for record in records:
+            if (record.arm, record.eval, record.item) not in known:
+                self.job.store.append(record)
+        if took is not None:
+            self.job.store.append(
+                EvalChunk(
+                    arm=stretch.arm,
+                    eval=stretch.eval,
+                    chunk=stretch.number,
+                    items=len(stretch.places),
+                    new_tokens=sum(record.new_tokens for record in records),
+                    seconds=took,
+                )
+            )
+        self.job.progress.say("evaluated", arm=stretch.arm, eval=stretch.eval, items=len(stretch.places))
+
+    def _of(self, stretch: Stretch) -> tuple[LoadedTarget, Decoder]:
+        noise = eval_left.probe_of(self.job.evals[stretch.eval]) if stretch.arm == PROBE else 0.0
+        key = (stretch.arm, noise)
+        if key not in self._open:
+            target = self._perturbed(noise) if noise else self._target(stretch.arm)
+            draft = None if noise else self.made.draft(self.job.drafts[stretch.arm])
+            self._open[key] = target, target.decoder(draft)
+        return self._open[key]
+
+    def _target(self, arm: str) -> LoadedTarget:
+        spec = self.job.targets[arm]
+        target = self._targets.of(self.made.target(spec))
+        described = target.describe()
+        if spec.recipe:
+            described["name"] = label(self.job.experiment.target.model, spec.recipe)
+        self.job.store.append(LoadedModel(process=self.job.process, role="eval", arms=(arm,), **described))
+        return target
+
+    def _perturbed(self, noise: float) -> LoadedTarget:
+        model = refs.resolve(self.job.experiment.target.model, revision=self.job.experiment.target.revision)
+        return self._stack.enter_context(self.engine.open(model, noise=noise))
+
+
+def prove(job: Job, task: Task) -> None:
+    """Hold each arm with a draft against its target without one, in float32, on a few items, and record it."""
+    arms = eval_left.proofs_left(job, job.store.contents(), task.arm)
+    if arms:
+        import_libraries()
+        made, picked = Made(job), eval_left.proof_items(job)
+        engine = engines.in_float32(job.experiment)
+        prompts = [_prompt(job, name, place) for name, place in picked]
+        with engines.Targets(engine, job.experiment) as opened:
+            target = opened.of(made.target(job.targets[task.arm]))
+            job.progress.say("loaded")
+            plain = _ids(job, target.decoder(None), picked, prompts)
+            for arm in arms:
+                job.store.append(_proof(job, arm, target, made, picked, prompts, plain))
+                job.progress.say("proved", arm=arm)
+    job.store.append(Done(process=job.process, task=task.name))
+
+
+def _proof(
+    job: Job,
+    arm: str,
+    target: LoadedTarget,
+    made: Made,
+    picked: Sequence[tuple[str, int]],
+    prompts: Sequence[Prompt],
+    plain: Sequence[tuple[int, ...]],
+) -> EvalProof:
+    try:
+        other = _ids(job, target.decoder(made.draft(job.drafts[arm])), picked, prompts)
+    except Interrupted:
+        raise
+    except Exception as error:  # noqa: BLE001 - an arm that cannot be proved is evaluated through its own loop
+        said = f"{type(error).__name__}: {hide_home(str(error))}"
+        return EvalProof(arm=arm, items=len(picked), equal=0, first_difference="", message=said)
+    same = [one == two for one, two in zip(plain, other, strict=True)]
+    first = next(
+        (
+            f"{name}/{job.evals[name]['items'][place]['id']}"
+            for (name, place), ok in zip(picked, same, strict=True)
+            if not ok
+        ),
+        "",
+    )
+    return EvalProof(arm=arm, items=len(picked), equal=sum(same), first_difference=first, message="")
+
+
+def _ids(
+    job: Job, decoder: Decoder, picked: Sequence[tuple[str, int]], prompts: Sequence[Prompt]
+) -> list[tuple[int, ...]]:
+    found = []
+    for (name, _), prompt in zip(picked, prompts, strict=True):
+        if job.progress.should_stop():
+            raise Interrupted("stopped")
+        table = eval_left.settings(job, name)
+        sampling = Sampling(max_new_tokens=int(table["max_new_tokens"]), stop=tuple(table["stop"]))
+        (answer,) = decoder.generate([prompt], sampling)
+        found.append(answer.ids)
+    return found
+
+
+def _prompt(job: Job, name: str, place: int) -> Prompt:
+    item = items.read_line(json.dumps(job.evals[name]["items"][place]["given"]))
+    rendered = tokenizers.render(tokenizer_of(job), item.prompt or list(item.messages))
+    return Prompt(id=f"{name}/{item.id}", ids=rendered.ids, text=rendered.text)
+
+
+def tokenizer_of(job: Job) -> Any:
+    """The tokenizer of the experiment's target, which all arms share."""
+    return tokenizers.load(refs.resolve(job.experiment.target.model, revision=job.experiment.target.revision))
+
+
+def _answer(stretch: Stretch, one: harness.Evaluated) -> EvalAnswer:
+    generation, scored = one.generation, () if isinstance(one.answer, str) else one.answer
+    ids = generation.ids if generation is not None else ()
+    likeliest = max(scored, key=lambda text: text.logprob).text if scored else ""
+    return EvalAnswer(
+        arm=stretch.arm,
+        eval=stretch.eval,
+        item=one.item,
+        batch_size=stretch.batch_size,
+        score=one.score.value,
+        why=one.score.why,
+        answer=one.answer if isinstance(one.answer, str) else likeliest,
+        logprobs=tuple(text.logprob if math.isfinite(text.logprob) else None for text in scored),
+        logprob_tokens=tuple(text.tokens for text in scored),
+        prompt_tokens=len(one.prompt_ids),
+        prompt_sha256=hashes.of_ids(one.prompt_ids),
+        new_tokens=len(ids),
+        finish=generation.finish if generation is not None else "scored",
+        output_sha256=hashes.of_ids(ids),
+        repeated_share=repeated_share(ids),
+    )
+
+
+def _failed(stretch: Stretch, item: str, said: str) -> EvalAnswer:
+    return EvalAnswer(
+        arm=stretch.arm,
+        eval=stretch.eval,
+        item=item,
+        batch_size=stretch.batch_size,
+        score=None,
+        why=said,
+        answer="",
+        logprobs=(),
+        logprob_tokens=(),
+        prompt_tokens=0,
+        prompt_sha256="",
+        new_tokens=0,
+        finish="failed",
+        output_sha256="",
+        repeated_share=0.0,
+    )

@@ -1,0 +1,54 @@
+"""Calibration on what is asked later: found by words in a row, and not where texts only resemble each other."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+from specq.evals import items, metrics
+from specq.experiment import config, overlap
+from specq.experiment.eval_plan import PlannedEval
+from specq.experiment.quality import Eval
+
+LONG = "the quick brown fox jumps over the lazy dog while seven other foxes are watching from afar"
+
+
+def found(tmp_path: Path, calibration: str, *asked: str) -> list[str]:
+    (tmp_path / "c.txt").write_text(calibration)
+    recipe = tmp_path / "r.toml"
+    recipe.write_text('method = "gptq"\nbits = 4\ngroup_size = 32\ncalibration = "c.txt"\n')
+    experiment = config.from_resolved(
+        {
+            "name": "x",
+            "target": {"model": "m"},
+            "workload": {"prompts": "p"},
+            "levers": {"w": {"kind": "quantize", "recipe": str(recipe)}},
+        }
+    )
+    some = tuple(
+        items.read_line(json.dumps({"id": f"i{n}", "prompt": text, "reference": "a"})) for n, text in enumerate(asked)
+    )
+    one = PlannedEval(
+        asked=Eval(name="e", items="i", metric="contains"),
+        items=some,
+        metric=metrics.make("contains"),
+        sha256="",
+        tokens=(1,) * len(some),
+        prompts=("",) * len(some),
+    )
+    return overlap.overlaps(experiment, [one]).get("e", {}).get(str(recipe), [])
+
+
+def test_an_item_stands_in_the_calibration_text(tmp_path: Path) -> None:
+    assert found(tmp_path, f"Once upon a time, {LONG.upper()}!", f"Read: {LONG}. What jumps?", "Who is it?") == ["i0"]
+
+
+def test_a_short_item_stands_there_whole(tmp_path: Path) -> None:
+    assert found(tmp_path, "He asked: what is the capital of France? Paris.", "What is the capital of France?") == [
+        "i0"
+    ]
+
+
+def test_texts_that_share_a_phrase_are_told_to_overlap(tmp_path: Path) -> None:
+    text = "the quick brown fox jumps over the lazy dog"
+    assert found(tmp_path, f"{text} and sleeps", f"{text} because it is late and nobody wanted to stay") == []

@@ -1,0 +1,54 @@
+"""The first experiment that specq writes: it must be read and planned as it is."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from specq.core.errors import ConfigError
+from specq.experiment import config, plan, starting
+
+
+@pytest.fixture
+def files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.chdir(tmp_path)
+    lines = [{"id": f"p{n}", "prompt": f"a quick test {n}"} for n in range(3)]
+    (tmp_path / "p.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
+    asked = [{**line, "reference": {"a": "b"}} for line in lines for _ in range(1)]
+    (tmp_path / "own items.jsonl").write_text("".join(json.dumps(line) + "\n" for line in asked))
+    return tmp_path
+
+
+@pytest.mark.parametrize("question", starting.QUESTIONS)
+@pytest.mark.parametrize("evals", [None, "own items.jsonl"])
+def test_what_is_written_does_not_run(
+    question: str, evals: str | None, files: Path, folder_of: Callable[..., Path]
+) -> None:
+    model = str(folder_of("llama"))
+    made = starting.write(question, model, Path("p.jsonl"), evals and Path(evals), out=Path("first.toml"))
+    experiment = config.load(made[0])
+    assert experiment.target.model == model
+    assert [one.metric for one in experiment.evals] == (["fields"] if evals else [])
+    smoke = config.load(made[0], smoke=True)
+    assert not plan.make(smoke, available_bytes=1 << 40).refusals
+
+
+def test_a_file_is_written_over(files: Path, folder_of: Callable[..., Path]) -> None:
+    (files / "first-w8.toml").write_text("mine")
+    with pytest.raises(ConfigError, match=r"first-w8\.toml is there already"):
+        starting.write("quantize", str(folder_of("llama")), Path("p.jsonl"), None, out=Path("first.toml"))
+    assert not (files / "first.toml").exists()
+
+
+@pytest.mark.parametrize(
+    ("question", "prompts", "says"),
+    [("quantise", "p.jsonl", "did you mean 'quantize'"), ("draft", None, "give --prompts FILE")],
+)
+def test_a_mistake_is_not_told(
+    question: str, prompts: str | None, says: str, files: Path, folder_of: Callable[..., Path]
+) -> None:
+    with pytest.raises(ConfigError, match=says):
+        starting.write(question, str(folder_of("llama")), prompts and Path(prompts), None, out=Path("x.toml"))

@@ -1,0 +1,191 @@
+"""Evals in whole runs on tiny models: who answers, who takes over, and what a kill loses."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections import Counter
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from run_checks import of
+
+from specq.core.errors import RunFolderError, UserError
+from specq.core.evaluated import PROBE
+from specq.core.records import EvalAnswer, EvalChunk, EvalProof, Failed
+from specq.experiment import config
+from specq.experiment.schema import Experiment
+from specq.report import build
+from specq.run import runner, store
+
+WORDS = ("a quick test", "one, two, three", "the end", "a b a b a b", "stones roll down the hill", "x", "so it goes")
+
+
+@pytest.fixture
+def experiment(folder_of: Callable[..., Path], tmp_path: Path) -> Callable[..., Experiment]:
+    """An experiment on a tiny model with a text eval and a choice eval of 14 items each; tables go over it."""
+
+    def make(texts: dict[str, Any] | None = None, **tables: Any) -> Experiment:
+        lines = [{"id": f"p{n}", "prompt": text} for n, text in enumerate(WORDS[:2])]
+        asked = [{"id": f"i{n}", "prompt": f"{WORDS[n % 7]} {n}", "reference": "a", "tags": ["t"]} for n in range(14)]
+        chosen = [{**item, "choices": ["a", "b", "so it"], "reference": "b"} for item in asked]
+        for name, rows in (("prompts", lines), ("texts", asked), ("choices", chosen)):
+            path = tmp_path / f"{name}.jsonl"
+            path.write_text("".join(json.dumps(row) + "\n" for row in rows), encoding="utf-8")
+        text = {"name": "texts", "items": "texts.jsonl", "metric": "contains", "max_new_tokens": 6, "batch_size": 3}
+        choice = {"name": "choices", "items": "choices.jsonl", "metric": "choice"}
+        values = {
+            "name": "tiny",
+            "target": {"model": str(folder_of("llama"))},
+            "engine": {"dtype": "float32", "threads": 1},
+            "workload": {"prompts": "prompts.jsonl", "max_new_tokens": 4, "repeats": 1, "memory": False},
+            "audit": {"enabled": False},
+            "levers": {
+                "lookup": {"kind": "draft", "method": "lookup"},
+                "self8": {"kind": "draft", "method": "early_exit", "layers": 1, "k": 2},
+            },
+            "evals": [{**text, **(texts or {})}, choice],
+            **tables,
+        }
+        for one in values["evals"]:
+            one["items"] = str(tmp_path / one["items"])
+        values["workload"]["prompts"] = str(tmp_path / "prompts.jsonl")
+        return config.from_resolved(values)
+
+    return make
+
+
+def answers(run: Path) -> Counter[tuple[str, str, str]]:
+    return Counter((r.arm, r.eval, r.item) for r in of(run, EvalAnswer))
+
+
+def test_an_arm_or_an_item_is_left_out_or_answered_twice(experiment: Any, tmp_path: Path) -> None:
+    run = runner.run(experiment(), out=tmp_path / "out")
+    found = answers(run)
+    own = {"texts": ("baseline#1", "baseline#2", PROBE), "choices": ("baseline#1", PROBE)}
+    expected = {(arm, name, f"i{n}") for name, arms in own.items() for arm in arms for n in range(14)}
+    assert set(found) == expected
+    assert set(found.values()) == {1}
+    proofs = of(run, EvalProof)
+    assert {(proof.arm, proof.items, proof.equal) for proof in proofs} == {("lookup#1", 14, 14), ("self8#1", 14, 14)}
+    sizes = {r.arm: r.batch_size for r in of(run, EvalAnswer) if r.eval == "texts"}
+    assert sizes == {"baseline#1": 3, "baseline#2": 1, PROBE: 3}
+    assert sum(chunk.items for chunk in of(run, EvalChunk)) == len(expected)
+    report = build(run)
+    assert [one.name for one in report.evals] == ["texts", "choices"]
+    for one in report.evals:
+        assert {arm.source for arm in one.arms} == {"baseline#1"}
+        assert not [arm.faults for arm in one.arms if arm.faults]
+    noisy = {r.item: r.logprobs for r in of(run, EvalAnswer) if (r.arm, r.eval) == (PROBE, "choices")}
+    plain = {r.item: r.logprobs for r in of(run, EvalAnswer) if (r.arm, r.eval) == ("baseline#1", "choices")}
+    assert all(noisy[item] != plain[item] for item in plain), "the probe's weights are perturbed"
+
+
+def test_a_draft_through_the_loop_scores_otherwise_than_its_target(experiment: Any, tmp_path: Path) -> None:
+    run = runner.run(experiment({"through_loop": True, "probe": 0.0}), out=tmp_path / "out")
+    by_arm: dict[str, dict[str, tuple[float | None, str]]] = {}
+    for r in of(run, EvalAnswer):
+        if r.eval == "texts":
+            by_arm.setdefault(r.arm, {})[r.item] = (r.score, r.output_sha256)
+    assert set(by_arm) == {"baseline#1", "baseline#2", "lookup#1", "self8#1"}
+    assert by_arm["lookup#1"] == by_arm["self8#1"] == by_arm["baseline#1"]
+    assert not of(run, EvalProof)
+
+
+def test_a_kill_in_an_eval_loses_or_repeats_answers(experiment: Any, tmp_path: Path) -> None:
+    asked = experiment()
+    path = tmp_path / "resolved.json"
+    path.write_text(json.dumps(asked.resolved()), encoding="utf-8")
+    script = "\n".join(
+        [
+            "import json",
+            "from pathlib import Path",
+            "from specq.experiment import config",
+            "from specq.run import runner",
+            f"values = json.loads(Path({str(path)!r}).read_text())",
+            f"runner.run(config.from_resolved(values), out=Path({str(tmp_path / 'out')!r}))",
+        ]
+    )
+    parent = subprocess.Popen([sys.executable, "-c", script], start_new_session=True)
+    try:
+        deadline = time.monotonic() + 120
+        while time.monotonic() < deadline:
+            runs = list((tmp_path / "out").glob("*/*"))
+            if runs and (runs[0] / "records.jsonl").is_file() and len(of(runs[0], EvalAnswer)) >= 12:
+                break
+            time.sleep(0.05)
+        os.killpg(parent.pid, signal.SIGKILL)
+    finally:
+        parent.wait()
+    (run,) = (tmp_path / "out").glob("*/*")
+    while store.is_busy(run):
+        time.sleep(0.05)
+    before = answers(run)
+    assert before
+    runner.run(None, resume=run)
+    after = answers(run)
+    assert set(after.values()) == {1}
+    assert len(after) == 14 * 5
+    assert set(before) <= set(after)
+
+
+def test_items_that_changed_since_are_resumed(experiment: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    from specq.run import left
+
+    monkeypatch.setattr(left, "tasks", lambda asked: [])
+    run = runner.run(experiment(), out=tmp_path / "out")
+    monkeypatch.undo()
+    (run / "done.json").unlink()
+    lines = (tmp_path / "texts.jsonl").read_text().replace('"reference": "a"', '"reference": "b"', 1)
+    (tmp_path / "texts.jsonl").write_text(lines)
+    with pytest.raises(RunFolderError, match=r"other eval items than are there now \(first 'texts/i0', 1 in all\)"):
+        runner.run(None, resume=run)
+
+
+def test_what_raises_on_an_item_ends_the_run_or_is_skipped(experiment: Any, tmp_path: Path) -> None:
+    function = tmp_path / "own.py"
+    function.write_text(
+        "def judge(answer, item):\n"
+        "    if item['id'] == 'i3':\n"
+        "        raise KeyError('no such thing')\n"
+        "    return True\n"
+    )
+    texts = {"metric": f"{function}:judge", "probe": 0.0}
+    run = runner.run(experiment(texts), out=tmp_path / "out")
+    failed = [r for r in of(run, EvalAnswer) if r.score is None]
+    assert {(r.arm, r.item) for r in failed} == {("baseline#1", "i3"), ("baseline#2", "i3")}
+    assert all("no such thing" in r.why for r in failed)
+    assert not of(run, Failed)
+    report = build(run)
+    assert report.evals[0].baseline is not None
+    assert report.evals[0].baseline.n == 13
+
+
+@pytest.mark.parametrize(
+    ("texts", "floor", "says"),
+    [
+        (
+            {"limit": 3},
+            {"texts": 0.01},
+            'eval "texts": floor.quality "texts": 3 items cannot decide a margin of 1 point',
+        ),
+        ({}, {"texts:none": 0.5}, 'no item has the tag "none"; the tags are t'),
+        ({"metric": "number_match"}, {}, 'metric "number_match" does not fit item "i0"'),
+        ({"metric": "contain"}, {}, "no metric \"contain\", did you mean 'contains'?"),
+        ({"items": "nowhere.jsonl"}, {}, "nowhere.jsonl: no such file"),
+        ({"max_new_tokens": 5000}, {}, "nothing is truncated: shorten it, or lower max_new_tokens"),
+    ],
+)
+def test_a_mistake_is_found_after_weights_load(
+    experiment: Any, tmp_path: Path, texts: dict[str, Any], floor: dict[str, float], says: str
+) -> None:
+    with pytest.raises(UserError) as caught:
+        runner.run(experiment(texts, floor={"quality": floor}), out=tmp_path / "out")
+    assert says in str(caught.value)
+    assert not (tmp_path / "out").exists()
