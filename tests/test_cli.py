@@ -4,13 +4,15 @@ import json
 import re
 import subprocess
 import sys
+import tomllib
 from pathlib import Path
+from types import ModuleType
 from typing import Any
 
 import pytest
 
 import specq
-from specq import api, cli
+from specq import __main__, api, cli
 from specq.cli import progress
 from specq.run import runner
 
@@ -43,6 +45,21 @@ def test_importing_specq_or_asking_for_help_loads_nothing_heavy() -> None:
     )
 
 
+def test_ctrl_c_while_the_command_is_imported_shows_a_traceback(capsys: pytest.CaptureFixture[str]) -> None:
+    class Importing(ModuleType):
+        def __getattr__(self, name: str) -> object:
+            raise KeyboardInterrupt
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setitem(sys.modules, "specq.cli", Importing("specq.cli"))
+        assert __main__.main() == 130
+    assert capsys.readouterr().err == "specq: stopped; nothing was recorded\n"
+    scripts = tomllib.loads((Path(__file__).parents[1] / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+    assert scripts["scripts"] == {"specq": "specq.__main__:main"}
+    code = "import sys, specq.__main__; sys.exit('specq.cli' in sys.modules)"
+    assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
+
+
 def test_planning_and_reading_modules_load_no_model_library() -> None:
     loaded = imported("import specq.api, specq.run.runner, specq.run.catalog, specq.cli.views, specq.cli.progress")
     assert not loaded & {"torch", "transformers", "pandas"}
@@ -65,6 +82,7 @@ def test_the_exported_names_are_these() -> None:
         "quantize_model",
         "rebuild_report",
         "run_experiment",
+        "start_experiment",
     ]
     for name in specq.__all__:
         assert getattr(specq, name) is getattr(api, name)
@@ -76,7 +94,20 @@ def test_the_exported_names_are_these() -> None:
 def test_every_verb_has_help(capsys: pytest.CaptureFixture[str]) -> None:
     assert cli.main(["--help"]) == 0
     out = capsys.readouterr().out
-    for verb in ("run", "plan", "quantize", "audit", "doctor", "report", "show", "ls", "models", "evals", "version"):
+    for verb in (
+        "run",
+        "init",
+        "plan",
+        "quantize",
+        "audit",
+        "doctor",
+        "report",
+        "show",
+        "ls",
+        "models",
+        "evals",
+        "version",
+    ):
         assert f"\n  {verb}" in out
         assert cli.main([verb, "--help"]) == 0
 

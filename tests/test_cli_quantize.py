@@ -24,6 +24,8 @@ ARM = {
     "cache_bytes": 1,
     "bytes_per_step": 1,
     "ceiling_tokens_per_s": None,
+    "no_kernel": (),
+    "refused": False,
 }
 SMALL = {"hidden_size": 64, "intermediate_size": 96, "num_hidden_layers": 2}
 

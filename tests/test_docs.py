@@ -29,6 +29,7 @@ from specq.run import runner
 
 sys.path.insert(0, str(Path(__file__).parent / "report"))
 sys.path.insert(0, str(Path(__file__).parent / "run"))
+import eval_runs
 import quantized_runs
 import report_runs
 import run_fakes
@@ -46,6 +47,7 @@ TABLES: dict[str, type[BaseModel]] = {
     "[audit]": schema.Audit,
     "[objective]": schema.Objective,
     "[floor]": schema.Floor,
+    "[price]": schema.Price,
     "[[evals]]": schema.Eval,
 }
 # A default that another key decides is written in words.
@@ -203,7 +205,10 @@ def test_every_measure_is_in_the_doc_and_no_other(tmp_path: Path) -> None:
     canaries = [Canary(process=0, at_s=at, tpot_s=0.05) for at in (0.0, 1.0)]
     made = report.build(report_runs.whole_run(tmp_path / "run", more=[*more, *canaries]))
     changed = report.build(quantized_runs.quantized_run(tmp_path / "quantized"))
-    measures = [*made.workload, *(m for arm in (*made.arms, *changed.arms) for m in arm.measures.values())]
+    price = {"per_hour": 1.0, "currency": "the currency"}
+    scored = eval_runs.report(tmp_path / "evals", price=price)
+    arms = (*made.arms, *changed.arms, *scored.arms)
+    measures = [*made.workload, *(m for arm in arms for m in arm.measures.values())]
     # A percentile or quantile stands beside its head.
     real = {
         re.sub(r"\[\d+\]", "[j]", re.sub(r"\[process \d+\]", "[process p]", m.name)).split(".")[0] for m in measures

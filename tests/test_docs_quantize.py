@@ -24,7 +24,8 @@ def test_every_method_is_in_the_doc_with_what_it_takes_and_no_other() -> None:
 
 def test_every_key_of_a_recipe_is_in_the_doc_with_its_default_and_no_other() -> None:
     told = rows(chapters(page("docs/quantize.md"))["Recipe keys"])
-    fields = dataclasses.fields(recipes.Recipe)
+    # What nobody gave is no key that could be given.
+    fields = [field for field in dataclasses.fields(recipes.Recipe) if field.name != "untold"]
     assert [row[0].strip("`") for row in told] == [field.name for field in fields]
     by_method = dict.fromkeys(("bits", "group_size", "symmetric", "mix"), "by method") | {"method": "required"}
     for (_, given, _), field in zip(told, fields, strict=True):

@@ -25,7 +25,7 @@ from transformers import PreTrainedModel
 
 from specq.core.errors import PromptError, SpecqError
 from specq.core.hashes import seed_of
-from specq.core.types import RULES, DraftSpec, Prompt, Rule, Sampling
+from specq.core.types import EXACT_RULES, DraftSpec, Prompt, Rule, Sampling
 from specq.decoding import audit, law
 from specq.decoding.sampling import Warper
 from specq.decoding.session import Session, shallow
@@ -116,7 +116,7 @@ def score_model(target: HFTarget, text: Text, model: PreTrainedModel) -> Iterato
         if text.warper.greedy
         else audit.text_law(session, greedy, text.prompt.ids, text.ids, audit.SCORE_ROWS, target.vocabulary).p
     )
-    for rule in RULES:
+    for rule in EXACT_RULES:
         r = [law.survival(rule, text.p, q, hit, t, 1)[1] for t in range(1, len(text.ids))]
         yield (
             rule,
@@ -136,7 +136,7 @@ def score(target: HFTarget, text: Text, drafts: Drafts) -> Iterator[tuple[tuple[
         if text.warper.greedy:
             yield (name, "any"), scored["greedy_draft"]
         else:
-            for rule in RULES:
+            for rule in EXACT_RULES:
                 yield (name, rule), scored[rule]
 
 

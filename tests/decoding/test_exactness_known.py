@@ -6,7 +6,7 @@ import pytest
 import toy
 import toy_known as known
 
-from specq.core.types import RULES, Rule, Sampling
+from specq.core.types import EXACT_RULES, Rule, Sampling
 from specq.decoding.drafters.chain import ModelDrafter
 from specq.decoding.drafters.lookup import LookupDrafter, NgramIndex
 
@@ -51,7 +51,7 @@ def test_self_draft_accepts_everything_at_every_k(k: int) -> None:
         assert session.held == one.ids[:-1]
 
 
-@pytest.mark.parametrize("rule", RULES)
+@pytest.mark.parametrize("rule", EXACT_RULES)
 @pytest.mark.parametrize("k", [1, 2, 5, 9])
 def test_greedy_text_does_not_depend_on_draft_rule_or_k(rule: Rule, k: int) -> None:
     sampling = Sampling(temperature=0.0, max_new_tokens=40, repetition_penalty=1.3, min_new_tokens=9)

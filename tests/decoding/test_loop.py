@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 import tiny_models as tiny
-from specq.core.types import RULES, Sampling
+from specq.core.types import EXACT_RULES, Sampling
 from specq.decoding.drafters import Proposal
 from specq.decoding.drafters.chain import EarlyExitDrafter, ModelDrafter
 from specq.decoding.loop import decode
@@ -107,7 +107,7 @@ def plain(models, letters):
     return one.new_ids
 
 
-@pytest.mark.parametrize("rule", RULES)
+@pytest.mark.parametrize("rule", EXACT_RULES)
 def test_an_eos_that_only_the_draft_says_ends_the_answer(models, letters, plain, rule):
     eos = next(i for i in range(tiny.V) if i not in plain)
     one = request(letters, Sampling(max_new_tokens=NEW, eos_ids=(eos,)), rule=rule)

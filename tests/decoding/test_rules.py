@@ -11,7 +11,7 @@ import toy
 import toy_known as known
 from toy_enumeration import ALMOST_ONE, measured
 
-from specq.core.types import RULES, Rule
+from specq.core.types import EXACT_RULES, Rule
 from specq.decoding import rules
 
 one_thread = pytest.fixture(autouse=True, scope="module")(toy.one_thread)
@@ -67,7 +67,7 @@ def test_residual_that_sums_to_zero_falls_back_to_p() -> None:
         assert float(law.sum()) == pytest.approx(1.0)
 
 
-@pytest.mark.parametrize("rule", RULES)
+@pytest.mark.parametrize("rule", EXACT_RULES)
 def test_draft_that_shares_no_token_with_the_target_changes_nothing(rule: Rule) -> None:
     p = torch.tensor([[[0.3, 0.7, 0.0, 0.0]] * 3])
     q = torch.tensor([[[0.0, 0.0, 0.5, 0.5]] * 2])
@@ -75,7 +75,7 @@ def test_draft_that_shares_no_token_with_the_target_changes_nothing(rule: Rule) 
     assert law[0, 0].tolist() == pytest.approx([0.3, 0.7, 0.0, 0.0], abs=1e-6)
 
 
-@pytest.mark.parametrize("rule", RULES)
+@pytest.mark.parametrize("rule", EXACT_RULES)
 def test_padding_never_changes_a_row(rule: Rule) -> None:
     rows, k, words = 400, 4, 6
     p, x = known.random_rows(rows, k, words)
@@ -111,7 +111,7 @@ def test_padding_never_changes_a_row(rule: Rule) -> None:
         assert (int(alone.accepted), int(alone.token)) == (int(accepted[row]), int(token[row]))
 
 
-@pytest.mark.parametrize("rule", RULES)
+@pytest.mark.parametrize("rule", EXACT_RULES)
 def test_no_proposals_draw_from_p(rule: Rule) -> None:
     p = torch.tensor([[[0.2, 0.0, 0.8]]])
     empty = torch.zeros((1, 0), dtype=torch.long)

@@ -16,7 +16,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from specq.core.types import RULES, Prompt, Rule, Sampling
+from specq.core.types import EXACT_RULES, Prompt, Rule, Sampling
 from specq.decoding.drafters import Drafter
 from specq.decoding.drafters.chain import ModelDrafter
 from specq.decoding.loop import decode
@@ -34,7 +34,7 @@ FILTERS: dict[str, dict[str, Any]] = {
 SAMPLINGS = {
     f"T={t} {name}": Sampling(temperature=t, **settings) for t in TEMPERATURES for name, settings in FILTERS.items()
 }
-CELLS: list[tuple[Rule, str]] = [(rule, name) for rule in RULES for name in SAMPLINGS]
+CELLS: list[tuple[Rule, str]] = [(rule, name) for rule in EXACT_RULES for name in SAMPLINGS]
 
 
 def one_thread() -> Iterator[None]:
@@ -141,7 +141,14 @@ class Letters:
         return "".join(chr(ord("a") + i) for i in ids)
 
 
-def request(sampling: Sampling, rule: Rule, *, prompt: Sequence[int] = PROMPT, eos: Sequence[int] = ()) -> Request:
+def request(
+    sampling: Sampling,
+    rule: Rule,
+    *,
+    prompt: Sequence[int] = PROMPT,
+    eos: Sequence[int] = (),
+    threshold: float | None = None,
+) -> Request:
     """A request as an engine makes it."""
     return Request(
         prompt=Prompt(id="toy", ids=tuple(prompt)),
@@ -149,6 +156,7 @@ def request(sampling: Sampling, rule: Rule, *, prompt: Sequence[int] = PROMPT, e
         eos_ids=tuple(eos),
         tokenizer=cast(Any, Letters()),
         rule=rule,
+        threshold=threshold,
     )
 
 

@@ -16,7 +16,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from specq.core.errors import NonFiniteLogits, PromptError
+from specq.core.errors import PromptError
 from specq.core.records import Audited
 from specq.core.types import Prompt, Rule, Sampling
 from specq.decoding import law
@@ -154,42 +154,6 @@ def score(
         logprobs[t] = float(scores[0].double().log_softmax(dim=-1)[ids[t]])
         argmax[t] = int(scores.argmax())
     return logprobs, argmax
-
-
-@torch.inference_mode()
-def divergence(
-    base: Session | np.ndarray, other: Session, prompt: Sequence[int], ids: Sequence[int], rows: int = SCORE_ROWS
-) -> tuple[np.ndarray, int]:
-    """KL(base || other) in nats at each of the T positions [T] float64, and how often both argmaxes agree.
-
-    Both models read the same text, `rows` tokens a pass, before any warping. A base that is not in memory is
-    given by its logits [T, V] float32.
-
-    Raises:
-        NonFiniteLogits: one of them returned NaN or infinite logits, or the other gives a token of the base none
-            of its probability.
-    """
-    plain = Warper(Sampling(), prompt_tokens=len(prompt), eos_ids=())
-    kl, agreed = np.empty(len(ids)), 0
-    read: Iterator[Tensor] = (
-        (torch.from_numpy(np.array(row))[None] for row in base)
-        if isinstance(base, np.ndarray)
-        else along(base, plain, prompt, ids, rows)
-    )
-    for t, (mine, second) in enumerate(zip(read, along(other, plain, prompt, ids, rows), strict=True)):
-        first = mine.to(second.device)
-        p, q = first[0].double().log_softmax(dim=-1), second[0].double().log_softmax(dim=-1)
-        # A token without probability adds nothing, and 0 times infinity would be NaN.
-        inside = p != -torch.inf
-        kl[t] = float((p[inside].exp() * (p[inside] - q[inside])).sum())
-        agreed += int(first.argmax() == second.argmax())
-    if not np.isfinite(kl).all():
-        at = int(np.argmin(np.isfinite(kl)))
-        raise NonFiniteLogits(
-            f"the KL at token {at} of {len(ids)} is {kl[at]}: a model returned logits that are not finite, or none of "
-            "the probability that the other gives a token: try dtype float32, or check the weights"
-        )
-    return np.maximum(kl, 0.0), agreed
 
 
 @torch.inference_mode()

@@ -17,14 +17,14 @@ import math
 
 import numpy as np
 
-from specq.core.types import Rule
+from specq.core.types import EXACT_RULES, Rule
 
 
 def survival(rule: Rule, p: np.ndarray, q: np.ndarray, hit: np.ndarray, start: int, k: int) -> np.ndarray:
     """P(N >= j | text) for j = 0..k of a step whose first proposal stands at position `start`.
 
     Args:
-        rule: the verification rule.
+        rule: the verification rule, an exact one.
         p: the target's probability of each token of the text after warping, [T], all above 0.
         q: the draft's probability of each token after warping, [T].
         hit: whether the token is the draft's argmax (what it would propose when it does not sample), [T].
@@ -33,7 +33,15 @@ def survival(rule: Rule, p: np.ndarray, q: np.ndarray, hit: np.ndarray, start: i
 
     Returns:
         [k + 1] float64, falling from 1.
+
+    Raises:
+        ValueError: the rule is lossy. Its text is not the target's, and how far it was accepted does not follow
+            from the probabilities of the text alone.
     """
+    if rule not in EXACT_RULES:
+        raise ValueError(
+            f'rule = "{rule}": a lossy rule has no law given the text, allowed are {", ".join(EXACT_RULES)}'
+        )
     out = np.ones(k + 1)
     gain = 0.0
     for j in range(1, k + 1):

@@ -29,6 +29,7 @@ class Request:
     eos_ids: tuple[int, ...]
     tokenizer: PreTrainedTokenizerBase
     rule: Rule
+    threshold: float | None = None
     want_logprobs: bool = False
     on_step: OnStep | None = None
     ids: list[int] = field(init=False)
@@ -42,6 +43,7 @@ class Request:
     cache_share: float | None = None
 
     def __post_init__(self) -> None:
+        rules.check_threshold(self.rule, self.threshold)
         self.ids = list(self.prompt.ids)
         self.warper = Warper(self.sampling, prompt_tokens=len(self.ids), eos_ids=self.eos_ids)
         self.streams = Streams(self.sampling.seed)
@@ -73,6 +75,8 @@ class Request:
 
     def _verify(self, proposal: Proposal, text: Sequence[int], logits: Tensor) -> tuple[int, int]:
         n = len(proposal.ids)
+        if self.warper.greedy and self.threshold is not None:
+            return self._verify_lossy(self.threshold, proposal, text, logits)
         if self.warper.greedy:
             best = self.warper.argmax(text, logits).cpu()
             found = rules.greedy(best[None], torch.tensor([proposal.ids], dtype=torch.long), torch.tensor([n]))
@@ -89,8 +93,19 @@ class Request:
             torch.tensor([n], device=p.device),
             torch.from_numpy(self.streams.accept.random((1, n + 1))).to(p.device),
             torch.from_numpy(self.streams.token.random(1)).to(p.device),
+            self.threshold,
         )
         return int(result.accepted), int(result.token)
+
+    def _verify_lossy(
+        self, threshold: float, proposal: Proposal, text: Sequence[int], logits: Tensor
+    ) -> tuple[int, int]:
+        """As `_verify` at temperature 0 under lossy_threshold, on the law of penalised logits at temperature 1."""
+        scores = self.warper.scores(text, logits)
+        n, x = torch.tensor([len(proposal.ids)]), torch.tensor([proposal.ids], dtype=torch.long)
+        p, best = scores.softmax(dim=-1).cpu(), scores.argmax(dim=-1).cpu()
+        found = rules.lossy_threshold_greedy(p[None], best[None], x, n, threshold)
+        return int(found.accepted), int(found.token)
 
     def _emit(self, tokens: Sequence[int]) -> int:
         """Append tokens until one of them ends the request; return how many were appended."""

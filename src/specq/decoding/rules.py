@@ -1,7 +1,8 @@
 """Verification rules as pure functions over a leading batch dimension.
 
-Every rule is exact: if x[j] was drawn from q[j] (or is any fixed function of what stands before
-it, where q is None), the tokens that come out have the law of the target alone.
+The rules of EXACT_RULES are exact: if x[j] was drawn from q[j] (or is any fixed function of what stands
+before it, where q is None), the tokens that come out have the law of the target alone. `lossy_threshold`
+is not: it accepts what the target finds good enough.
 
 Shapes: B rows, K proposed tokens at most, V vocabulary.
     p [B, K+1, V] float32  target probabilities after each prefix, the last one after all proposals
@@ -12,7 +13,8 @@ Shapes: B rows, K proposed tokens at most, V vocabulary.
 
 Sources: rejection is algorithm 1 of arXiv 2211.17192 (and 2302.01318); block is algorithm 2 of
 arXiv 2403.10444; greedy_draft is rejection with a one-hot q; match draws from the target and
-compares.
+compares. lossy_threshold is of the family of typical acceptance (Medusa, arXiv 2401.10774, section
+2.3.1), whose bound min(epsilon, delta exp(-H(p))) on p(x) is put relative to the best token instead.
 """
 
 from __future__ import annotations
@@ -22,6 +24,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
+from specq.core.errors import ConfigError
 from specq.core.types import Rule
 from specq.decoding.sampling import draw
 
@@ -33,10 +36,44 @@ class Verified(NamedTuple):
     token: Tensor
 
 
+def check_threshold(rule: Rule, threshold: float | None) -> None:
+    """Refuse a rule that lacks its threshold, and a threshold that no rule reads.
+
+    Raises:
+        ConfigError: says what was given and what is allowed.
+    """
+    if rule != "lossy_threshold":
+        if threshold is not None:
+            raise ConfigError(
+                f'threshold = {threshold}: rule = "{rule}" is exact and has none, allowed with rule = "lossy_threshold"'
+            )
+    elif threshold is None:
+        raise ConfigError('threshold is missing: rule = "lossy_threshold" needs one above 0 and below 1, such as 0.3')
+    elif not 0 < threshold < 1:
+        raise ConfigError(
+            f"threshold = {threshold}: allowed is above 0 and below 1, the share of its best token's probability that "
+            "the target must give a proposal; such as 0.3"
+        )
+
+
 def verify(
-    rule: Rule, p: Tensor, q: Tensor | None, x: Tensor, n: Tensor, u_accept: Tensor, u_token: Tensor
+    rule: Rule,
+    p: Tensor,
+    q: Tensor | None,
+    x: Tensor,
+    n: Tensor,
+    u_accept: Tensor,
+    u_token: Tensor,
+    threshold: float | None = None,
 ) -> Verified:
-    """Apply a rule by name; shapes in the module's docstring."""
+    """Apply a rule by name; shapes in the module's docstring. `threshold` is that of lossy_threshold.
+
+    Raises:
+        ConfigError: as check_threshold.
+    """
+    check_threshold(rule, threshold)
+    if threshold is not None:
+        return lossy_threshold(p, x, n, threshold, u_token)
     if rule == "match":
         return match(p, x, n, u_accept)
     if rule == "block" and q is not None:
@@ -46,7 +83,7 @@ def verify(
 
 
 def greedy(best: Tensor, x: Tensor, n: Tensor) -> Verified:
-    """Temperature 0, where all rules agree: accept while x is the target's argmax `best` [B, K+1]."""
+    """Temperature 0, where all exact rules agree: accept while x is the target's argmax `best` [B, K+1]."""
     accepted = _leading(x == best[:, :-1], n)
     return Verified(accepted, _at(best, accepted))
 
@@ -101,6 +138,33 @@ def block(p: Tensor, q: Tensor, x: Tensor, n: Tensor, u_accept: Tensor, u_token:
     accepted = (passed * torch.arange(k + 1, device=x.device)).amax(dim=1)
     weight = torch.where(accepted < n, _at(a, accepted), 1.0)
     return Verified(accepted, draw(_residual(p, q, x, accepted, n, weight), u_token))
+
+
+def lossy_threshold(p: Tensor, x: Tensor, n: Tensor, threshold: float, u_token: Tensor) -> Verified:
+    """Accept x where p(x) >= threshold max_v p(v); after a refusal, and after all, draw from p. Not exact.
+
+    Whatever q is: a good proposal is taken more often than the target would have drawn it. With threshold
+    towards 0 all that has any probability is accepted, with threshold towards 1 only what is likeliest.
+    """
+    accepted = _leading(_good_enough(p, x, threshold), n)
+    row = torch.arange(x.shape[0], device=x.device)
+    return Verified(accepted, draw(p[row, accepted], u_token))
+
+
+def lossy_threshold_greedy(p: Tensor, best: Tensor, x: Tensor, n: Tensor, threshold: float) -> Verified:
+    """The same at temperature 0: the target's argmax `best` [B, K+1] takes the place of what is refused.
+
+    p is the softmax of the scores at temperature 1, without top-k, top-p and min-p: the warped law is one-hot
+    there, and its threshold would be exact greedy decoding.
+    """
+    accepted = _leading(_good_enough(p, x, threshold), n)
+    return Verified(accepted, _at(best, accepted))
+
+
+def _good_enough(p: Tensor, x: Tensor, threshold: float) -> Tensor:
+    """Where p(x) is at least `threshold` times the largest probability, [B, K]; never at p(x) = 0."""
+    p_x = _of(p[:, :-1], x)
+    return (p_x > 0) & (p_x >= threshold * p[:, :-1].amax(dim=-1))
 
 
 def _leading(passed: Tensor, n: Tensor) -> Tensor:

@@ -6,44 +6,14 @@ from collections import Counter
 from pathlib import Path
 from typing import Any
 
-from huggingface_hub.errors import StrictDataclassError
-from transformers import MODEL_FOR_CAUSAL_LM_MAPPING, AutoConfig, DynamicCache, PreTrainedConfig
+from transformers import MODEL_FOR_CAUSAL_LM_MAPPING, DynamicCache, PreTrainedConfig
 from transformers.cache_utils import LinearAttentionCacheLayerMixin
 
-from specq.core.errors import ModelError, Unsupported
+from specq.core.errors import Unsupported
 from specq.decoding.session import CACHES, cache_name, no_cache
 from specq.models import layers
-
-
-def load_config(folder: Path) -> PreTrainedConfig:
-    """The transformers config of a folder; local files only, no remote code.
-
-    Raises:
-        ModelError: transformers does not accept config.json.
-    """
-    try:
-        config: PreTrainedConfig = AutoConfig.from_pretrained(folder, local_files_only=True, trust_remote_code=False)
-    except (
-        StrictDataclassError,
-        ValueError,
-        TypeError,
-        KeyError,
-        IndexError,
-        AttributeError,
-        OSError,
-        ZeroDivisionError,
-    ) as error:
-        raise ModelError(
-            f"transformers does not accept {folder}/config.json ({reason(error)}): "
-            "get the config that belongs to the model"
-        ) from error
-    return config
-
-
-def reason(error: BaseException, longest: int = 160) -> str:
-    """The first lines of an error on one line, cut to `longest` characters."""
-    text = " ".join(str(error).split()) or type(error).__name__
-    return text if len(text) <= longest else text[:longest] + "..."
+from specq.models.configs import load_config as load_config
+from specq.models.configs import reason as reason
 
 
 def model_class(config: PreTrainedConfig) -> Any:

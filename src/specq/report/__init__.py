@@ -1,6 +1,7 @@
 """Reads a run folder and says what it shows. Imports no model library."""
 
-from specq.report.assemble import ArmReport, Report, build, write
+from specq.report.arm import ArmReport
+from specq.report.assemble import Report, build, write
 from specq.report.measures import Measure
 from specq.report.opened import Run, open_run
 

@@ -9,9 +9,13 @@ from typing import Any
 
 from specq.core import jsonl
 from specq.core.errors import RunFolderError
-from specq.report import audit as audits
-from specq.report import blocks, facts, invariants, quantized, speed, targets
-from specq.report.measures import Measure, accepted_histogram, of_arm
+from specq.report import arm as arms_of
+from specq.report import blocks, facts, guards, kernels, price, quality, quantized, targets
+from specq.report.arm import ArmReport as ArmReport
+from specq.report.arm import faults_of
+from specq.report.evals import EvalReport
+from specq.report.judged import judge
+from specq.report.measures import Measure
 from specq.report.quantized import QuantizedWeights
 from specq.report.recommend import recommend
 from specq.report.runfile import RunFile, load
@@ -20,38 +24,10 @@ from specq.report.words import interval, ratio
 
 
 @dataclass(frozen=True, kw_only=True)
-class ArmReport:
-    """Everything about one arm. The baselines carry no verdict; the first carries no comparison.
-
-    `faults` make the arm invalid, `flags` are to be read with its numbers. `failed` counts
-    samples that raised; they are in no speed. `same_outputs` counts generations with the first
-    baseline's token ids, of how many compared. `target` says what the arm changes about the target,
-    None for nothing; `plain` is the id of the arm with the same target and no draft. `no_kernel` says
-    which quantized layers run on no packed kernel and why, "" where none do.
-    """
-
-    id: str
-    label: str
-    draft: Mapping[str, Any] | None
-    target: Mapping[str, Any] | None
-    plain: str
-    no_kernel: str
-    generations: int
-    failed: int
-    measures: Mapping[str, Measure]
-    strata: tuple[speed.Stratum, ...]
-    accepted_histogram: list[int]
-    audit: audits.Audit
-    same_outputs: tuple[int, int]
-    faults: tuple[str, ...]
-    flags: tuple[str, ...]
-    verdict: Verdict | None
-
-
-@dataclass(frozen=True, kw_only=True)
 class Report:
     """A run's report. `flags` come first wherever it is shown, then `null` (the A/A comparison).
 
+    `evals` hold what quality was measured on.
     `turns` says how arms on different targets took turns, where they ran in blocks; it is empty where all
     took turns on each prompt. `quantized` holds the models that the run quantized, with their audits.
     """
@@ -67,6 +43,7 @@ class Report:
     turns: tuple[str, ...]
     workload: tuple[Measure, ...]
     quantized: tuple[QuantizedWeights, ...]
+    evals: tuple[EvalReport, ...]
     arms: tuple[ArmReport, ...]
     recommendation: str
     notes: tuple[str, ...]
@@ -87,7 +64,13 @@ class Report:
 
     def to_json(self) -> dict[str, Any]:
         """The whole report as JSON values."""
-        return asdict(self)
+        found = asdict(self)
+        for one in found["evals"]:
+            for arm in (*one["arms"], one["noise"], one["probe"]):
+                for part in arm["slices"] if arm else ():
+                    # Every item's score stands in records.jsonl.
+                    del part["change"]["pairs"]
+        return found
 
 
 def build(run_dir: Path | str) -> Report:
@@ -101,17 +84,20 @@ def build(run_dir: Path | str) -> Report:
 
 
 def write(run_dir: Path | str) -> Report:
-    """Build the report and write report.json and report.md into the run's folder.
+    """Build the report and write report.json, report.md and report.html into the run's folder.
 
     Raises:
         RunFolderError: as `build`, and the folder cannot be written. RunFailed: as `build`. DiskFull: no space.
     """
+    from specq.report import page
     from specq.report.markdown import render
 
-    report = build(run_dir)
+    run = load(run_dir)
+    report = of_run(run)
     try:
         jsonl.write_whole(Path(run_dir) / "report.json", report.to_json())
         jsonl.write_text_whole(Path(run_dir) / "report.md", render(report))
+        jsonl.write_text_whole(Path(run_dir) / "report.html", page.render(report, run.info))
     except RunFolderError as error:
         raise RunFolderError(f"{error}; to print the report alone type: specq show {run_dir}") from error
     return report
@@ -122,10 +108,12 @@ def of_run(run: RunFile) -> Report:
     baselines = run.baselines
     baseline = facts.baseline_name(run)
     bases = [run.generated[arm] for arm in baselines if run.generated[arm]]
-    broken = [f"{arm}: {fault}" for arm in baselines for fault in _faults(run, arm)]
+    broken = [f"{arm}: {fault}" for arm in baselines for fault in faults_of(run, arm)]
     arms, cases = [], []
+    scored = quality.evals(run)
+    judged = judge(scored, quality.lossless(run, scored)) if scored else {}
     for info in run.info["arms"]:
-        arm, compared = _arm(run, info, bases, baseline, broken)
+        arm, compared = arms_of.of_run(run, info, bases, baseline, broken, scored)
         arms.append(arm)
         if compared is not None and arm.id not in baselines:
             cases.append(
@@ -138,9 +126,11 @@ def of_run(run: RunFile) -> Report:
                     audit=arm.audit,
                     faults=arm.faults,
                     shortfall=facts.shortfall(run, arm.id),
-                    changes=targets.changes(arm.measures) if arm.target is not None else "",
+                    changes=targets.changes(run, arm.id, arm.measures, arm.audit),
                     caveats=_caveats(arm),
                     apart=blocks.apart(run, arm.id),
+                    quality=judged.get(arm.id),
+                    advantage=price.advantage(compared.e2e, scored, arm.id),
                 )
             )
     null = _null(run, arms)
@@ -153,7 +143,7 @@ def of_run(run: RunFile) -> Report:
         smoke=bool(run.setting("smoke", default=False)),
         complete=not run.missing,
         shortfalls=tuple(f"{arm}: {short}" for arm in baselines if (short := facts.shortfall(run, arm))),
-        null=next((m for m in null if (m.name == "e2e_speedup") == (objective == "e2e_s")), None),
+        null=next((m for m in null if (m.name == "e2e_speedup") == (objective != "tpot_s")), None),
         drift=facts.drift_beyond_limit(run),
     )
     verdicts = decide(cases, ground)
@@ -167,7 +157,9 @@ def of_run(run: RunFile) -> Report:
         flags=(
             *facts.flags(run),
             *([blocks.FLAG] if run.in_blocks else []),
+            *kernels.flags(run),
             *quantized.flags(weights),
+            *guards.flags(scored),
             *_arm_flags(arms),
             *broken,
             *_null_flags(null),
@@ -178,87 +170,19 @@ def of_run(run: RunFile) -> Report:
         turns=blocks.lines(run),
         workload=facts.workload(run, bases),
         quantized=weights,
+        evals=scored,
         arms=tuple(_with_verdict(arm, verdicts.get(arm.id)) for arm in arms),
         recommendation=recommend(cases, verdicts, ground),
-        notes=(*facts.notes(run), *quantized.notes(weights)),
+        notes=(*facts.notes(run), *kernels.notes(run), *quantized.notes(weights)),
         config=run.info["config"],
         config_sha256=run.info.get("config_sha256"),
         provenance=run.info.get("provenance") or {},
     )
 
 
-def _arm(
-    run: RunFile, info: Mapping[str, Any], bases: list[speed.Arm], baseline: str, broken: list[str]
-) -> tuple[ArmReport, speed.Compared | None]:
-    id = str(info["id"])
-    own = run.generated[id]
-    is_first = id == next(iter(run.baselines), None)
-    is_baseline = id in run.baselines
-    found = [*of_arm(list(own.values())), *facts.of_arm(run, id), *targets.measures(run, id)]
-    faults = list(_faults(run, id))
-    compared = None
-    strata: tuple[speed.Stratum, ...] = ()
-    if not is_first and bases and not faults:
-        against = [run.generated[run.baselines[0]]] if is_baseline else bases
-        name = f"{run.baselines[0]} alone" if is_baseline else baseline
-        compared = speed.compare(against, own)
-        found += speed.speed_measures(compared, name)
-        found += [speed.prefill_measure(against, own, name)] if run.target(id) is not None else []
-        strata = speed.strata(run, against, own)
-    elif not is_first:
-        compared = speed.compare([{}], {})
-    measures = {measure.name: measure for measure in found}
-    measures |= {measure.name: measure for measure in facts.ceilings(run, id, measures)}
-    short = facts.shortfall(run, id)
-    without = targets.no_kernel(run, id)
-    flags = [f"{short}; they are in no number"] if short else []
-    flags += [f"{targets.NO_KERNEL}{without}"] if without else []
-    if compared is not None and compared.dropped and not run.missing:
-        flags.append(f"{compared.dropped} turns are left out: an arm has no answer there")
-    audit = audits.of_arm(run, id)
-    prompts = len({g.prompt for g in own.values()})
-    if audit.status != "missing" and (audit.status != "changed" or audit.prompts) and audit.prompts < prompts:
-        flags.append(f"{audit.prompts} of {prompts} prompts are audited")
-    changed, later = invariants.later_answers(own.values(), [prompt for prompt, _ in audit.kinds])
-    if changed:
-        flags.append(f"{changed} of {later} later answers differ from the audited one")
-    first = list(run.generated[run.baselines[0]].values()) if run.baselines else []
-    report = ArmReport(
-        id=id,
-        label=run.labels[id],
-        draft=info.get("draft"),
-        target=run.target(id),
-        plain=run.plain(id),
-        no_kernel=without,
-        generations=len(own),
-        failed=len(facts.failed(run, id)),
-        measures=measures,
-        strata=strata,
-        accepted_histogram=accepted_histogram(own.values()),
-        audit=audit,
-        same_outputs=invariants.share_with_same_output(own.values(), first),
-        faults=tuple(faults if is_baseline else [*faults, *broken]),
-        flags=tuple(flags),
-        verdict=None,
-    )
-    return report, compared
-
-
 def _caveats(arm: ArmReport) -> tuple[str, ...]:
     """What goes with an arm's speed wherever it is judged."""
     return (f"{targets.NO_KERNEL}{arm.no_kernel}",) if arm.no_kernel else ()
-
-
-def _faults(run: RunFile, arm: str) -> tuple[str, ...]:
-    """What makes an arm's numbers void, whatever they say."""
-    own = run.generated[arm].values()
-    maximum = run.setting("workload", "max_new_tokens", default=None)
-    found = list(invariants.violations(own, None if maximum is None else int(maximum)))
-    if run.baselines:
-        differ = invariants.prompts_that_differ(own, run.generated[run.baselines[0]].values())
-        if differ:
-            found.append(f"{len(differ)} prompts are not the baseline's, token by token, first {differ[0]}")
-    return tuple(found)
 
 
 def _null(run: RunFile, arms: list[ArmReport]) -> tuple[Measure, ...]:

@@ -10,19 +10,23 @@ broke is no audit: its arm's status is "missing", and the reason stands with it.
 
 A draft is held against the plain arm of its own target, the baseline or a changed one. An arm that changes
 the target is not lossless by right: its status is "changed", with the audit against its plain arm passed.
+An arm under a lossy rule is never lossless: its status is "lossy", and what is audited is that it kept to its
+own rule: at temperature 0 no token may lie further below the target's best one than its threshold allows.
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
-from typing import Literal
+from dataclasses import replace
 
 import numpy as np
 
 from specq.core.records import AUDIT, Audited, Divergence, Failed, FirstTokens, GapNoise, Sampled
-from specq.report.first_tokens import FirstTokenTest, edge_draws, of_record
+from specq.report.audit_found import BASELINE as BASELINE
+from specq.report.audit_found import Audit as Audit
+from specq.report.audit_found import Status as Status
+from specq.report.first_tokens import edge_draws, of_record
 from specq.report.runfile import RunFile
 from specq.stats.counts import fisher_more
 
@@ -32,79 +36,12 @@ MORE_TIES_P = 1e-4
 Z_LIMIT = 4.0
 FIRST_TOKEN_P = 1e-4
 
-BASELINE = "the baseline"
-Status = Literal["passed", "failed", "missing", "changed"]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Audit:
-    """What the audit of one arm found; fields of the other temperature are None or empty.
-
-    `kinds` maps a prompt to identical, tie or diverged. `gap_limit` is the largest gap in logits
-    that passes for a tie. `ties` and `positions` are the arm's, `noise_ties` and
-    `noise_positions` the plain arm's against itself; `more_ties_p` compares them.
-    `seen_above` is the share of faulty prompts that would have shown up in 95 of 100 audits of
-    this size. `against` names the plain arm of a changed target whose outputs the arm must have; "" stands
-    for the baseline, or for an arm that is such a plain arm itself.
-    """
-
-    status: Status
-    against: str = ""
-    reasons: tuple[str, ...] = ()
-    prompts: int = 0
-    positions: int = 0
-    kinds: tuple[tuple[str, str], ...] = ()
-    ties: int = 0
-    noise_ties: int = 0
-    noise_positions: int = 0
-    gap_limit: float | None = None
-    largest_gap: float | None = None
-    more_ties_p: float | None = None
-    surprise_z: float | None = None
-    steps_z: float | None = None
-    first_tokens: tuple[FirstTokenTest, ...] = ()
-    seen_above: float | None = None
-
-    def count(self, kind: str) -> int:
-        """Prompts that came out identical, tie or diverged."""
-        return sum(found == kind for _, found in self.kinds)
-
-    def sentence(self) -> str:
-        """The outcome in one clause."""
-        because = f" ({'; '.join(self.reasons)})" if self.reasons else ""
-        against = f" against {self.against}" if self.against else ""
-        if self.status == "failed":
-            return f"the audit{against} failed: " + "; ".join(self.reasons)
-        if self.status == "missing":
-            return f"outputs were not audited{against}{because}"
-        if self.status == "changed" and not self.against:
-            return f"its target is changed, so its outputs are not held to the baseline's{because}"
-        return (
-            f"outputs are those of {self.against}: {self._found()}"
-            if self.against
-            else f"audit passed ({self._found()})"
-        )
-
-    def _found(self) -> str:
-        if self.kinds:
-            ties = self.count("tie")
-            same = f"{self.count('identical')} of {len(self.kinds)} texts identical"
-            differ = f", {ties} differ{'s' if ties == 1 else ''} from a rounding tie on" if ties else ""
-            return f"{same}{differ}"
-        parts = [f"surprise z = {self.surprise_z:+.1f}", f"steps z = {self.steps_z:+.1f}"]
-        if self.first_tokens:
-            only = ""
-            if all(test.plain_only for test in self.first_tokens):
-                only = ", of plain sampling only, for the draft proposed nothing there"
-            parts.append(f"first tokens within {max(test.tv_upper for test in self.first_tokens):.2f} of it{only}")
-        return f"no departure from the target's law seen: {', '.join(parts)}"
-
 
 def of_arm(run: RunFile, arm: str) -> Audit:
     """The audit of one arm by the run's temperature."""
     plain, changed = run.plain(arm), run.target(arm) is not None
     itself = run.labels.get(plain, plain) if changed else BASELINE
-    broken = _broken(run, arm, plain)
+    broken, threshold = _broken(run, arm, plain), run.threshold(arm)
     if run.greedy:
         # The audit takes the answers of the first process and repeat.
         answers = run.generated.get(plain, {}).items()
@@ -112,13 +49,13 @@ def of_arm(run: RunFile, arm: str) -> Audit:
         noise = [record for record in run.of(GapNoise) if record.arm == plain]
         # Without any noise every tie would pass for a divergence.
         scored = [] if broken and not noise else [record for record in run.of(Audited) if record.arm == arm]
-        found = greedy(scored, noise, lengths, itself)
+        found = greedy(scored, noise, lengths, itself, threshold=threshold)
     else:
         baseline = [record for record in run.of(Sampled) if record.arm == plain]
         mine = [record for record in run.of(Sampled) if record.arm == arm]
         first = [record for record in run.of(FirstTokens) if record.arm == arm]
         drafted = any(one.get("draft") for one in run.info["arms"] if one["id"] == arm)
-        found = sampled(mine, first, baseline, itself, drafted=drafted)
+        found = sampled(mine, first, baseline, itself, drafted=drafted, lossy=threshold is not None)
     if broken and found.status != "failed":
         found = replace(found, status="missing", reasons=broken)
     if not changed:
@@ -153,27 +90,34 @@ def greedy(
     noise: Sequence[GapNoise],
     lengths: Mapping[str, int] | None = None,
     itself: str = BASELINE,
+    *,
+    threshold: float | None = None,
 ) -> Audit:
     """The audit at temperature 0; without measured noise no gap passes for a tie.
 
     `lengths` are the new tokens of the plain arm's answer to each prompt; `noise` and the name `itself` are
-    that arm's.
+    that arm's. `threshold` is that of a lossy rule: a token may then lie -log(threshold) logits below the best, and
+    what gaps move by beyond it, and near-ties are no sign of a fault.
     """
     if not audited:
         return Audit(status="missing")
     moves = [move for record in noise for move in record.moves]
     limit = TIE_FACTOR * float(np.quantile(moves, 0.99)) if moves else 0.0
-    kinds = [(record.prompt, _kind(record, limit, (lengths or {}).get(record.prompt))) for record in audited]
+    allowed = None if threshold is None else -math.log(threshold)
+    kinds = [(record.prompt, _kind(record, limit, (lengths or {}).get(record.prompt), allowed)) for record in audited]
     gaps = [gap for record in audited for _, gap in record.gaps]
     positions, ties = sum(record.positions for record in audited), sum(gap <= limit for gap in gaps)
     noise_positions, noise_ties = sum(record.positions for record in noise), sum(record.ties for record in noise)
-    p = fisher_more(ties, positions, noise_ties, noise_positions) if noise_positions else None
+    exact = allowed is None
+    p = fisher_more(ties, positions, noise_ties, noise_positions) if noise_positions and exact else None
     diverged = [prompt for prompt, kind in kinds if kind == "diverged"]
     reasons = []
     if diverged:
         beyond = max(gaps, default=0.0)
         why = f"the largest gap is {beyond:.3g} logits where ties end at {limit:.3g}"
-        if beyond <= limit:
+        if allowed is not None:
+            why += f" and the threshold allows {allowed:.3g}"
+        if beyond <= limit + (allowed or 0.0):
             why = "the texts agree but one is longer"
         reasons.append(f"{len(diverged)} of {len(kinds)} prompts diverged, first {diverged[0]}; {why}")
     if p is not None and p < MORE_TIES_P:
@@ -183,7 +127,7 @@ def greedy(
             f"(p = {p:.2g}): as a cache that is off by one looks"
         )
     return Audit(
-        status="failed" if reasons else "passed",
+        status="failed" if reasons else "passed" if exact else "lossy",
         reasons=tuple(reasons),
         prompts=len(kinds),
         positions=positions,
@@ -192,6 +136,7 @@ def greedy(
         noise_ties=noise_ties,
         noise_positions=noise_positions,
         gap_limit=limit,
+        rule_limit=allowed,
         largest_gap=max(gaps, default=0.0),
         more_ties_p=p,
         seen_above=1 - 0.05 ** (1 / len(kinds)),
@@ -205,16 +150,19 @@ def sampled(
     itself: str = BASELINE,
     *,
     drafted: bool = False,
+    lossy: bool = False,
 ) -> Audit:
     """The audit above temperature 0.
 
     `baseline` is the text of the plain arm `itself`: it shows how many tokens rounding alone puts outside the law.
-    `drafted`: the arm has a draft.
+    `drafted`: the arm has a draft. `lossy`: its rule is lossy, so its law is another one by right, and it is held
+    to nothing but tokens that have a probability under the target.
     """
     if not scored:
         return Audit(status="missing")
     surprise_z = _z(sum(r.surprise for r in scored), sum(r.surprise_variance for r in scored))
-    steps_z = _z(sum(r.steps - r.steps_mean for r in scored), sum(r.steps_variance for r in scored))
+    steps = [(r.steps - r.steps_mean, r.steps_variance or 0.0) for r in scored if r.steps_mean is not None]
+    steps_z = None if lossy else _z(sum(d for d, _ in steps), sum(variance for _, variance in steps))
     tests = tuple(of_record(record, drafted) for record in first)
     reasons = [
         f"{what}: z = {z:+.1f}, allowed is -{Z_LIMIT:.0f} to {Z_LIMIT:.0f}"
@@ -222,7 +170,7 @@ def sampled(
             ("the text is not as surprising as the target's own", surprise_z),
             ("the steps do not fit the accepted-length law", steps_z),
         )
-        if abs(z) > Z_LIMIT
+        if z is not None and abs(z) > Z_LIMIT and not lossy
     ]
     outside, positions = sum(r.outside for r in scored), sum(r.positions for r in scored)
     rounded = sum(r.outside for r in baseline)
@@ -235,7 +183,7 @@ def sampled(
     reasons += [
         f"first tokens at prompt {test.prompt} do not follow the target's law (p = {test.p:.2g}, {test.draws} draws)"
         for test in tests
-        if test.p < FIRST_TOKEN_P
+        if test.p < FIRST_TOKEN_P and not lossy
     ]
     reasons += [
         f"{test.outside} of {test.draws} first tokens at prompt {test.prompt} have no probability under the target, "
@@ -244,7 +192,7 @@ def sampled(
         if test.outside > edge_draws(test.draws)
     ]
     return Audit(
-        status="failed" if reasons else "passed",
+        status="failed" if reasons else "lossy" if lossy else "passed",
         reasons=tuple(reasons),
         prompts=len({record.prompt for record in scored}),
         positions=positions,
@@ -254,12 +202,15 @@ def sampled(
     )
 
 
-def _kind(record: Audited, limit: float, length: int | None) -> str:
-    if any(gap > limit for _, gap in record.gaps):
+def _kind(record: Audited, limit: float, length: int | None, allowed: float | None = None) -> str:
+    """How a text stands to the plain arm's; `allowed` is the gap that a lossy rule may leave."""
+    if any(gap > limit + (allowed or 0.0) for _, gap in record.gaps):
         return "diverged"
     # Scoring what stands in a text cannot see what is missing at its end, or should not stand there.
     if record.first_difference is None and length is not None and record.positions != length:
         return "diverged"
+    if allowed is not None and any(gap > limit for _, gap in record.gaps):
+        return "lossy"
     # A text that differs from the baseline's without a gap is a tie that the baseline itself decided otherwise.
     return "identical" if not record.gaps and record.first_difference is None else "tie"
 

@@ -7,8 +7,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from specq.report import layout_draft, layout_outputs, targets
-from specq.report.assemble import ArmReport, Report
+from specq.report import layout_draft, layout_outputs, layout_quality, targets
+from specq.report.arm import ArmReport
+from specq.report.assemble import Report
 from specq.report.measures import Measure
 from specq.report.section import Section, measured, table
 from specq.report.words import NOTHING, interval, milliseconds, number, ratio, share, size
@@ -32,7 +33,9 @@ def sections(report: Report) -> tuple[Section, ...]:
         _cost(report.arms),
         layout_outputs.quantized_weights(report),
         layout_outputs.changed(report.arms),
+        layout_outputs.by_context(report.arms),
         layout_outputs.audit(report),
+        *layout_quality.sections(report),
         Section(
             title="Verdicts",
             lines=tuple(
@@ -190,11 +193,11 @@ def _cost(arms: Sequence[ArmReport]) -> Section:
             str(arm.failed),
         )
 
-    changed = any(arm.target is not None for arm in arms)
+    changed = any(arm.target is not None or targets.DRAFT in measured(arm, "weight_bytes").note for arm in arms)
     held = ["weights held"] if changed else []
     columns = ("arm", "device s/answer", *held, "peak memory", "repeated", "past stop", "answers", "failed")
     lines = ["repeated: 4-grams of the output seen before in it, which flatter a draft; past stop: tokens."]
-    if any(measured(arm, "weight_bytes").note == targets.BOTH for arm in arms):
+    if any(measured(arm, "weight_bytes").note.startswith(targets.BOTH) for arm in arms):
         lines.append(
             "both: packed weights and a dense copy that takes passes of many rows over, so memory of both; "
             'prefill = "packed" keeps the packed weights alone.'
@@ -216,6 +219,6 @@ def _times(ratio_measured: Measure) -> str:
 
 
 def _held(arm: ArmReport) -> str:
-    """Bytes of the weights of an arm's target."""
+    """Bytes of the weights of an arm's target and of its draft's own model."""
     held = measured(arm, "weight_bytes")
-    return size(held.value) + (" (both)" if held.note == targets.BOTH else "")
+    return size(held.value) + (" (both)" if held.note.startswith(targets.BOTH) else "")

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from specq.report.assemble import ArmReport
+from specq.core.types import LOSSY_RULES
+from specq.report.arm import ArmReport
 from specq.report.measures import PARTS
 from specq.report.section import Section, measured, table
 from specq.report.words import interval, milliseconds, ratio, share
@@ -22,8 +23,17 @@ def draft(arms: Sequence[ArmReport]) -> Section:
         return (arm.label, first, interval(tokens), *others)
 
     columns = ("arm", "tokens_per_step", "95 % interval", "draft_acceptance", "rows/token", "drafted/token")
-    lines = ("rows/token: target rows computed for each token emitted; drafted/token: tokens proposed for each.",)
+    lines = ["rows/token: target rows computed for each token emitted; drafted/token: tokens proposed for each."]
+    lines += [_lossy(arm) for arm in arms if arm.draft is not None and arm.draft.get("rule") in LOSSY_RULES]
     return table("Draft", columns, map(row, arms), lines)
+
+
+def _lossy(arm: ArmReport) -> str:
+    assert arm.draft is not None
+    return (
+        f"{arm.label}: rule {arm.draft['rule']}: a proposal stands where the target gives it at least "
+        f"{arm.draft.get('threshold')} times the probability of its best token, so the outputs may not be the target's."
+    )
 
 
 def positions(arms: Sequence[ArmReport]) -> Section:

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from specq.quantize.audit_rows import fold
-from specq.report.assemble import ArmReport, Report
+from specq.report.arm import ArmReport
+from specq.report.assemble import Report
 from specq.report.audit import BASELINE
+from specq.report.distribution import BUCKETS
+from specq.report.measures import Measure
 from specq.report.quantized import QuantizedWeights, listed
 from specq.report.section import Section, measured, table
 from specq.report.targets import NO_KERNEL
-from specq.report.words import NOTHING, agreement, number, share, size
+from specq.report.words import NOTHING, agreement, number, points, share, size
 
 
 def quantized_weights(report: Report) -> Section:
@@ -111,33 +114,91 @@ def changed(arms: Sequence[ArmReport]) -> Section:
     """How far the outputs of changed targets are from the baseline's."""
     held = [arm for arm in arms if arm.target is not None]
     cached = any("quantized_cache_share" in arm.measures for arm in held)
+    # Older runs kept sums alone.
+    by_position = any("perplexity_ratio" in arm.measures for arm in held)
 
     def row(arm: ArmReport) -> tuple[str, ...]:
-        kl, agreed = measured(arm, "kl_mean"), measured(arm, "argmax_agreement")
-        ends = NOTHING if kl.low is None else f"{number(kl.low, 2)} to {number(kl.high, 2)}"
-        shares = NOTHING if agreed.low is None else f"{agreement(agreed.low)} to {agreement(agreed.high)}"
         same, of = arm.same_outputs
         return (
             arm.label,
-            number(kl.value, 2),
-            ends,
-            number(measured(arm, "kl_worst").value, 2),
-            agreement(agreed.value),
-            shares,
+            *_distances(arm, "", by_position),
             str(measured(arm, "kl_worst").n),
             f"{same} of {of}",
             *([share(measured(arm, "quantized_cache_share").value)] if cached else []),
         )
 
-    before = ("arm", "KL mean", "95 % interval", "KL worst", "same argmax", "95 % interval", "positions", "same ids")
+    columns = ("arm", *_distance_columns(by_position), "positions", "same ids")
     lines = [
         "A changed target may answer otherwise by right. Both read along the baseline's answers: KL of the baseline's "
         "next-token law against the arm's, in nats a token; same argmax: positions where both name the same token. "
         "What that costs on your task is not measured.",
     ]
+    if by_position:
+        lines.append(
+            "text's token: how the mean probability of the text's own token moved; perplexity ratio: the arm's "
+            "perplexity over the baseline's. The text is the baseline's own answer, so the baseline is asked about "
+            "words that it chose itself and both tend to count against the arm. A ratio below 1 is possible all the "
+            "same: the arm is then surer of the baseline's words than the baseline is, which makes it no better model."
+        )
     if cached:
         lines.append("cache share: of the keys and values that attention read, those from the quantized cache.")
-    return table("Changed outputs", (*before, *(["cache share"] if cached else [])), map(row, held), lines)
+    return table("Changed outputs", (*columns, *(["cache share"] if cached else [])), map(row, held), lines)
+
+
+def by_context(arms: Sequence[ArmReport]) -> Section:
+    """The same by how many tokens were read before; nothing where all positions lie in one bucket."""
+    rows = []
+    for arm in arms:
+        # A draft leaves its plain arm's law as it is, so its rows would say the same again.
+        if arm.target is None or arm.plain != arm.id:
+            continue
+        for bucket in BUCKETS:
+            worst, mean = (measured(arm, f"{name}.{bucket.name}") for name in ("kl_worst", "kl_mean"))
+            if worst.n:
+                counts = (str(worst.n), str(mean.n))
+                rows.append((bucket, (arm.label, bucket.words, *_distances(arm, f".{bucket.name}", True), *counts)))
+    if len({bucket.name for bucket, _ in rows}) < 2:
+        rows = []
+    lines = [
+        "The same by context: how many tokens, of the prompt and of the answer, were read before the position. A "
+        "prompt's answer may reach over several, and the prompts of two rows differ."
+    ]
+    columns = ("arm", "context", *_distance_columns(True), "positions", "prompts")
+    return table("Changed outputs by context", columns, [row for _, row in rows], lines)
+
+
+def _distance_columns(by_position: bool) -> tuple[str, ...]:
+    ends = "95 % interval"
+    tail, text = (
+        (("KL median", "KL p99"), ("text's token", ends, "perplexity ratio", ends)) if by_position else ((), ())
+    )
+    return ("KL mean", ends, *tail, "KL worst", "same argmax", ends, *text)
+
+
+def _distances(arm: ArmReport, suffix: str, by_position: bool) -> tuple[str, ...]:
+    """What _distance_columns names, of all positions or of a bucket's."""
+
+    def of(name: str) -> Measure:
+        return measured(arm, name + suffix)
+
+    def pair(name: str, words: Callable[[float | None], str]) -> tuple[str, str]:
+        found = of(name)
+        return words(found.value), NOTHING if found.low is None else f"{words(found.low)} to {words(found.high)}"
+
+    tail = [number(of(name).value, 2) for name in ("kl_median", "kl_p99")]
+    text = (*pair("reference_probability_change", points), *pair("perplexity_ratio", _ratio))
+    return (
+        *pair("kl_mean", lambda value: number(value, 2)),
+        *(tail if by_position else ()),
+        number(of("kl_worst").value, 2),
+        *pair("argmax_agreement", agreement),
+        *(text if by_position else ()),
+    )
+
+
+def _ratio(value: float | None) -> str:
+    """Two decimals would say 1.00 of most 8-bit caches."""
+    return number(value, 4)
 
 
 def audit(report: Report) -> Section:
@@ -155,8 +216,13 @@ def audit(report: Report) -> Section:
         lines.append(
             "changed: its target is another one, so it is not lossless; a draft on such a target is held against it."
         )
+    if any(arm.audit.status == "lossy" for arm in arms):
+        lines.append(
+            "lossy: its rule may accept another token than the target's own choice, so it is not lossless. It is held "
+            "to its own rule: no token may lie further below the target's best than its threshold allows."
+        )
     lines += ["same ids: answers, of all repeats, with the baseline's token ids."] if arms else []
-    columns: tuple[str, ...] = ("arm", "audit", "against", "identical", "tie", "diverged")
+    columns: tuple[str, ...] = ("arm", "audit", "against", "identical", "tie", "lossy", "diverged")
     rows = [(*_audited(arm), NOTHING if arm is report.arms[0] else _same(arm)) for arm in arms]
     columns = (*columns, "surprise z", "steps z", "positions", "same ids")
     # Only the tests of the run's own temperature have something to say.
@@ -168,7 +234,9 @@ def audit(report: Report) -> Section:
 
 def _audited(arm: ArmReport) -> tuple[str, ...]:
     found = arm.audit
-    counts = [str(found.count(kind)) if found.kinds else NOTHING for kind in ("identical", "tie", "diverged")]
+    counts = [str(found.count(kind)) if found.kinds else NOTHING for kind in ("identical", "tie", "lossy", "diverged")]
+    if found.rule_limit is None:
+        counts[2] = NOTHING
     z = [NOTHING if value is None else f"{value:+.1f}" for value in (found.surprise_z, found.steps_z)]
     positions = NOTHING if arm.target is not None and not found.positions else str(found.positions)
     return (arm.label, found.status, found.against or NOTHING, *counts, *z, positions)

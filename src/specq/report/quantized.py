@@ -67,7 +67,7 @@ def quantized(run: RunFile) -> tuple[QuantizedWeights, ...]:
     return tuple(
         QuantizedWeights(
             label=name,
-            words=_words(record.recipe),
+            words=_words(record.recipe, read[name][0]),
             targets=uses[name].targets if name in uses else (),
             drafts=uses[name].drafts if name in uses else (),
             source=sources[name],
@@ -146,9 +146,9 @@ def _audit(record: QuantizedModel) -> tuple[QuantAudit | None, str]:
         return None, str(error)
 
 
-def _words(recipe: Mapping[str, Any]) -> str:
+def _words(recipe: Mapping[str, Any], audit: QuantAudit | None) -> str:
     try:
-        return recipes.make(recipe).words()
+        return recipes.make(recipe).words(tied=audit is not None and audit.head == "tied")
     except ConfigError:
         # Another version of specq knew other recipes; its name for the method is still true.
         return str(recipe.get("method"))
@@ -156,7 +156,11 @@ def _words(recipe: Mapping[str, Any]) -> str:
 
 def _source_bytes(run: RunFile, source: str) -> int | None:
     models = (run.info.get("models") or {}).values()
-    return next((int(m["weight_bytes"]) for m in models if m.get("name") == source and "weight_bytes" in m), None)
+    # Dense copies and the like are no part of what was quantized.
+    held = (
+        m["weight_bytes"] - m.get("copy_bytes", 0) for m in models if m.get("name") == source and "weight_bytes" in m
+    )
+    return next(map(int, held), None)
 
 
 def _faults(audit: QuantAudit) -> Iterator[str]:

@@ -34,7 +34,7 @@ def _nothing(cases: Sequence[Case], verdicts: Mapping[str, Verdict], ground: Gro
 
 
 def _serve(kept: Sequence[Case], cases: Sequence[Case], verdicts: Mapping[str, Verdict], ground: Ground) -> str:
-    name = _objective(ground)
+    name = ground.measure
     best = max(kept, key=lambda case: case.measures[name].value or 0.0)
     measure, p = best.measures[name], verdicts[best.arm].p_not_faster
     among = f", p = {p:.2g} after Holm over {len(cases)} arms" if p is not None and len(cases) > 1 else ""
@@ -77,7 +77,7 @@ def _stay(cases: Sequence[Case], verdicts: Mapping[str, Verdict], ground: Ground
 
 def _still(cases: Sequence[Case], verdicts: Mapping[str, Verdict], ground: Ground, than: float) -> str:
     """A sentence on the fastest arm beyond `than` that changes the outputs, after Holm; "" where there is none."""
-    name = _objective(ground)
+    name = ground.measure
     ahead = [
         case
         for case in cases
@@ -97,11 +97,6 @@ def _still(cases: Sequence[Case], verdicts: Mapping[str, Verdict], ground: Groun
     )
 
 
-def _objective(ground: Ground) -> str:
-    """The measure that the run's objective goes by."""
-    return "e2e_speedup" if ground.end_to_end else "speedup"
-
-
 def _lacks(case: Case, verdict: Verdict, ground: Ground) -> str:
     """What would let an arm be judged that was not; "" for one that was."""
     if case.shortfall or not verdict.has_data:
@@ -112,7 +107,7 @@ def _lacks(case: Case, verdict: Verdict, ground: Ground) -> str:
         return f"a measurement of what {case.label} costs in quality on your task"
     if ground.audited and case.audit.status == "missing":
         return "an audit of the outputs that comes through"
-    if case.apart is not None and (found := case.measures.get(_objective(ground))) is not None:
+    if case.apart is not None and (found := case.measures.get(ground.measure)) is not None:
         low, high = found.low, found.high
         if low is not None and high is not None and (low > 1 or high < 1) and case.apart.hides(low, high):
             return f"a run in which {case.label} takes turns with the baseline, or whose machine stands still"

@@ -10,10 +10,12 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from specq.core.records import Done, Failed, Generated, Record, failed_arms
+from specq.core.types import LOSSY_RULES
 from specq.run import folder as run_folder
 from specq.run.job import Task, blocks_of
 from specq.run.schedule import measure_tasks
 
+LOSSY = "lossy"
 R = TypeVar("R", bound=Record)
 Turn = tuple[int, str, int]
 
@@ -62,8 +64,21 @@ class RunFile:
 
     @cached_property
     def labels(self) -> dict[str, str]:
-        """Per arm id, its levers as tables name it; a baseline's own id."""
-        return {str(arm["id"]): " + ".join(arm.get("levers") or ()) or str(arm["id"]) for arm in self.info["arms"]}
+        """Per arm id, its levers as tables name it; a baseline's own id. Where its rule is lossy, so says its name."""
+        return {
+            arm: (" + ".join(one.get("levers") or ()) or arm) + (f" ({LOSSY})" if self.lossy(arm) else "")
+            for arm, one in self._arms.items()
+        }
+
+    def lossy(self, arm: str) -> str:
+        """The arm's rule and its threshold in words where the rule is lossy, else ""."""
+        rule = str((self._arms[arm].get("draft") or {}).get("rule") or "")
+        return f"lossy rule, threshold {self.threshold(arm)}" if rule in LOSSY_RULES else ""
+
+    def threshold(self, arm: str) -> float | None:
+        """The threshold of the arm's lossy rule; None where its rule is exact, or it has no draft."""
+        found = (self._arms[arm].get("draft") or {}).get("threshold")
+        return None if found is None else float(found)
 
     def target(self, arm: str) -> Mapping[str, Any] | None:
         """What an arm changes about the target, as a core.types.TargetSpec in JSON; None where it changes nothing."""

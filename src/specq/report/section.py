@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-from specq.report.assemble import ArmReport
+from specq.report.arm import ArmReport
 from specq.report.measures import Measure
 
 

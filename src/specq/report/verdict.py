@@ -4,19 +4,20 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Literal
 
-from specq.report.audit import Audit
-from specq.report.blocks import Apart
+from specq.report import floors
+from specq.report.case import PROCESSES_FOR_A_VERDICT as PROCESSES_FOR_A_VERDICT
+from specq.report.case import Case as Case
+from specq.report.case import Ground as Ground
 from specq.report.measures import Measure
-from specq.report.speed import Compared, Stratum
 from specq.report.tags import by_tag
-from specq.report.words import interval, milliseconds, ratio, size
+from specq.report.words import interval, ratio
 from specq.stats.counts import holm
 from specq.stats.intervals import Interval, SpeedUp, more_prompts
 
-PROCESSES_FOR_A_VERDICT = 3
 PROMPTS_FOR_A_FORECAST = 6
+_SLOWER = ("slower: ", "not clearly faster or slower: ")
 QUALITY = "its quality on your task is not measured"
 Kind = Literal["keep", "reject", "undecided", "invalid"]
 
@@ -42,62 +43,6 @@ class Verdict:
     faster_but_changed: bool = False
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Case:
-    """What a verdict on one arm rests on.
-
-    `faults` are the guards that failed, `shortfall` says how many of its samples failed or are
-    not recorded, None when all are there. `changes` says in words how a changed target moves the
-    outputs, "" for an arm that must leave them alone. `caveats` go with its speed. `apart` is there
-    where it ran in other blocks than the baseline.
-    """
-
-    arm: str
-    label: str
-    measures: Mapping[str, Measure]
-    compared: Compared
-    strata: tuple[Stratum, ...]
-    audit: Audit
-    faults: tuple[str, ...]
-    shortfall: str | None = None
-    changes: str = ""
-    caveats: tuple[str, ...] = ()
-    apart: Apart | None = None
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Ground:
-    """What all verdicts of a run share.
-
-    `objective` is tpot_s or e2e_s. `audited` says that the run audits its outputs. `shortfalls`
-    are those of the baselines, named. `null` is the A/A speed-up on the objective, `drift` the
-    canary's where it is beyond its limit.
-    """
-
-    objective: str = "tpot_s"
-    floor: Mapping[str, Any]
-    processes: int
-    audited: bool
-    smoke: bool = False
-    complete: bool = True
-    shortfalls: tuple[str, ...] = ()
-    null: Measure | None = None
-    drift: float | None = None
-
-    @property
-    def end_to_end(self) -> bool:
-        """Whether whole requests are judged, and not decoding alone."""
-        return self.objective == "e2e_s"
-
-    @property
-    def one_of_few(self) -> str:
-        """What is to be said where there are too few processes for a firm verdict; else ""."""
-        if self.processes >= PROCESSES_FOR_A_VERDICT:
-            return ""
-        count = f"{self.processes} process{'' if self.processes == 1 else 'es'}"
-        return f"measured in {count}, a firm verdict takes {PROCESSES_FOR_A_VERDICT}"
-
-
 def decide(cases: Sequence[Case], ground: Ground) -> dict[str, Verdict]:
     """The verdict of each arm by its id.
 
@@ -110,7 +55,7 @@ def decide(cases: Sequence[Case], ground: Ground) -> dict[str, Verdict]:
     text's. An arm that changes the outputs is at most undecided, for a speed says nothing of what
     the change costs. A smoke run decides nothing but what is invalid.
     """
-    speeds = {case.arm: case.compared.e2e if ground.end_to_end else case.compared.decode for case in cases}
+    speeds = {case.arm: _objective(case, ground) for case in cases}
     p_values = {
         case.arm: found.p_not_faster
         for case in cases
@@ -120,8 +65,15 @@ def decide(cases: Sequence[Case], ground: Ground) -> dict[str, Verdict]:
     return {case.arm: _decide(case, speeds[case.arm], ground, adjusted.get(case.arm)) for case in cases}
 
 
+def _objective(case: Case, ground: Ground) -> SpeedUp | None:
+    if ground.by_price:
+        return case.advantage
+    return case.compared.e2e if ground.end_to_end else case.compared.decode
+
+
 def _faults(case: Case) -> tuple[str, ...]:
-    return (*case.faults, *((case.audit.sentence(),) if case.audit.status == "failed" else ()))
+    wrong = case.quality.sentences if case.quality is not None and case.quality.kind == "invalid" else ()
+    return (*case.faults, *wrong, *((case.audit.sentence(),) if case.audit.status == "failed" else ()))
 
 
 def _decide(case: Case, speed: SpeedUp | None, ground: Ground, p: float | None) -> Verdict:
@@ -132,7 +84,9 @@ def _decide(case: Case, speed: SpeedUp | None, ground: Ground, p: float | None) 
         reason = "; ".join(short) or "no prompt was decoded by both it and the baseline"
         said = f"{case.label} has no data: {reason}."
         return Verdict(kind="invalid", sentence=said, reasons=(f"no data: {reason}",), has_data=False)
-    broken, unknown = _floor(case, ground.floor)
+    broken, unknown = floors.ceilings(case, ground.floor)
+    least, untold = floors.least(speed, ground)
+    broken, unknown = [*broken, *least], [*unknown, *untold]
     if ground.smoke:
         reason = "a smoke run is too short for a verdict"
         said = "; ".join([f"{case.label} is not judged: {reason}", *short, case.audit.sentence()])
@@ -143,14 +97,16 @@ def _decide(case: Case, speed: SpeedUp | None, ground: Ground, p: float | None) 
         kind = "undecided"
         reasons.append(case.audit.sentence())
     ahead = kind == "keep" and bool(case.changes)
-    if case.changes and kind != "reject":
+    judged, held = _quality(case)
+    reasons += judged
+    broken += judged if held == "reject" else []
+    if kind == "keep" and held in ("undecided", "unjudged"):
         kind = "undecided"
-        reasons.append(QUALITY)
     if broken:
         kind = "reject"
     elif (unknown or short) and kind == "keep":
         kind = "undecided"
-    why = [reason for reason in reasons[:1] if kind == "undecided" and reason != QUALITY]
+    why = [reason for reason in reasons[:1] if kind == "undecided" and reason not in judged]
     apart = [case.apart.caveat] if case.apart is not None else []
     because = [*case.caveats, *apart, *short, *broken, *unknown, *why]
     reasons = [*short, *reasons, *broken, *unknown]
@@ -164,13 +120,14 @@ def _decide(case: Case, speed: SpeedUp | None, ground: Ground, p: float | None) 
         more_prompts=needed,
         p_not_faster=p,
         floor=(*broken, *unknown),
-        faster_but_changed=ahead and not (broken or unknown or short),
+        faster_but_changed=ahead and kind == "undecided" and not (broken or unknown or short),
     )
 
 
 def _by_interval(case: Case, found: Interval, ground: Ground) -> tuple[Kind, list[str], int | None]:
     """What the interval alone says, why it does not say more, and how many prompts it lacks."""
     by_process = case.compared.e2e_by_process if ground.end_to_end else case.compared.by_process
+    by_process = () if ground.by_price else by_process
     if found.low is None or found.high is None:
         return "undecided", ["one prompt has no spread: give at least two"], None
     if found.low > 1 or found.high < 1:
@@ -192,17 +149,26 @@ def _by_interval(case: Case, found: Interval, ground: Ground) -> tuple[Kind, lis
 
 def _sentence(case: Case, found: Interval, ground: Ground, because: Sequence[str]) -> str:
     times = f"{ratio(found.value)} times as fast as plain decoding"
-    if ground.end_to_end:
+    if ground.by_price:
+        times = f"{ratio(found.value)} times as many correct answers for the money"
+    elif ground.end_to_end:
         times += " end to end"
     ends = "" if found.low is None or found.high is None else f" ({found.low:.2f} to {found.high:.2f})"
     clearly = ""
     if found.low is not None and found.high is not None and found.low <= 1:
-        clearly = "slower: " if found.high < 1 else "not clearly faster or slower: "
+        words = ("fewer: ", "not clearly more or fewer: ") if ground.by_price else _SLOWER
+        clearly = words[0] if found.high < 1 else words[1]
     tags = "" if ground.end_to_end else by_tag(case.strata)
-    parts = [f"{case.label} is {clearly}{times}{ends}"]
-    if case.changes:
+    verb = "gives" if ground.by_price else "is"
+    parts = [f"{case.label} {verb} {clearly}{times}{ends}"]
+    judged, _ = _quality(case)
+    if case.changes and judged == [QUALITY]:
         faster = found.low is not None and found.low > 1
         parts = [f"{parts[0]}, but it {case.changes} and {QUALITY}"] if faster else [*parts, f"it {case.changes}"]
+    elif case.changes:
+        parts += [f"it {case.changes}", *judged]
+    else:
+        parts += judged
     said = [*([tags] if tags else []), *_prefill(case.measures), *_audit(case)]
     return "; ".join(dict.fromkeys([*parts, *said, *because])) + "."
 
@@ -220,20 +186,10 @@ def _audit(case: Case) -> list[str]:
     return [case.audit.sentence()] if held else []
 
 
-def _floor(case: Case, floor: Mapping[str, Any]) -> tuple[list[str], list[str]]:
-    """Ceilings of the floor that are breached, and those that cannot be told."""
-    broken, unknown = [], []
-    for key, name, show in (
-        ("ttft_s_p95", "ttft_s.p95", lambda value: f"{milliseconds(value)} ms"),
-        ("peak_bytes", "peak_bytes", size),
-    ):
-        ceiling = floor.get(key)
-        if ceiling is None:
-            continue
-        measure = case.measures.get(name)
-        if measure is None or measure.value is None:
-            why = f": {measure.note} (n = {measure.n})" if measure is not None else ""
-            unknown.append(f"the floor's {key} cannot be told{why}")
-        elif measure.value > float(ceiling):
-            broken.append(f"the floor's {key} is breached: {show(measure.value)}, allowed is {show(float(ceiling))}")
-    return broken, unknown
+def _quality(case: Case) -> tuple[list[str], str]:
+    """What is said of an arm's quality, and how it stands: as Judged.kind; "keep" where nothing is to be asked."""
+    if case.quality is None:
+        return ([QUALITY], "unjudged") if case.changes else ([], "keep")
+    if not case.changes and case.quality.kind == "unjudged":
+        return [], "keep"
+    return list(case.quality.sentences), case.quality.kind

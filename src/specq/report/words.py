@@ -85,3 +85,10 @@ def interval(measure: Measure) -> str:
     if measure.low is None or measure.high is None:
         return NOTHING
     return f"{measure.low:.2f} to {measure.high:.2f}"
+
+
+def points(value: float | None, share_of: bool = True) -> str:
+    """A difference of shares in percentage points, with its sign; of other scores as a number with three digits."""
+    if value is None:
+        return NOTHING
+    return f"{100 * value:+.1f} points" if share_of else f"{value:+.3f}"

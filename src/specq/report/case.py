@@ -1,0 +1,85 @@
+"""What verdicts rest on: one arm's case, and the ground that all arms of a run share."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from specq.report.audit import Audit
+from specq.report.blocks import Apart
+from specq.report.judged import Judged
+from specq.report.measures import Measure
+from specq.report.speed import Compared, Stratum
+from specq.stats.intervals import SpeedUp
+
+PROCESSES_FOR_A_VERDICT = 3
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Case:
+    """What a verdict on one arm rests on.
+
+    `faults` are the guards that failed, `shortfall` says how many of its samples failed or are
+    not recorded, None when all are there. `changes` says in words how a changed target moves the
+    outputs, "" for an arm that must leave them alone. `caveats` go with its speed. `apart` is there
+    where it ran in other blocks than the baseline. `quality` is None where the run has no evals,
+    `advantage` is what the objective price_per_correct_answer goes by.
+    """
+
+    arm: str
+    label: str
+    measures: Mapping[str, Measure]
+    compared: Compared
+    strata: tuple[Stratum, ...]
+    audit: Audit
+    faults: tuple[str, ...]
+    shortfall: str | None = None
+    changes: str = ""
+    caveats: tuple[str, ...] = ()
+    apart: Apart | None = None
+    quality: Judged | None = None
+    advantage: SpeedUp | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Ground:
+    """What all verdicts of a run share.
+
+    `objective` is tpot_s, e2e_s or price_per_correct_answer. `audited` says that the run audits its outputs.
+    `shortfalls` are those of the baselines, named. `null` is the A/A speed-up on the objective, `drift` the
+    canary's where it is beyond its limit.
+    """
+
+    objective: str = "tpot_s"
+    floor: Mapping[str, Any]
+    processes: int
+    audited: bool
+    smoke: bool = False
+    complete: bool = True
+    shortfalls: tuple[str, ...] = ()
+    null: Measure | None = None
+    drift: float | None = None
+
+    @property
+    def end_to_end(self) -> bool:
+        """Whether whole requests are judged, and not decoding alone."""
+        return self.objective != "tpot_s"
+
+    @property
+    def by_price(self) -> bool:
+        """Whether correct answers for the money are judged."""
+        return self.objective == "price_per_correct_answer"
+
+    @property
+    def measure(self) -> str:
+        """The measure of an arm that the objective goes by."""
+        return "price_advantage" if self.by_price else "e2e_speedup" if self.end_to_end else "speedup"
+
+    @property
+    def one_of_few(self) -> str:
+        """What is to be said where there are too few processes for a firm verdict; else ""."""
+        if self.processes >= PROCESSES_FOR_A_VERDICT:
+            return ""
+        count = f"{self.processes} process{'' if self.processes == 1 else 'es'}"
+        return f"measured in {count}, a firm verdict takes {PROCESSES_FOR_A_VERDICT}"

@@ -1,0 +1,77 @@
+"""Calibrated quantizing held against rounding to nearest at the same bits: what the calibration was worth."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from functools import partial
+from typing import Any
+
+from specq.core.records import QuantizedModel
+from specq.report.runfile import RunFile
+from specq.report.words import points
+from specq.run.artifacts import label
+from specq.stats.scores import Difference
+
+CALIBRATED = ("gptq", "awq", "mlx-gptq", "mlx-awq")
+ROUNDED = {"gptq": "rtn", "awq": "rtn", "mlx-gptq": "mlx-rtn", "mlx-awq": "mlx-rtn"}
+_ALIKE = ("bits", "group_size")
+Words = Callable[[Difference, bool], str]
+
+
+def controls(run: RunFile) -> Iterator[tuple[str, str, Words]]:
+    """Each arm of a calibrated method with the arm that rounds to as many bits, and how their difference is said."""
+    recipes = {arm: recipe for arm in _plain(run) if (recipe := _recipe(run, arm)) is not None}
+    for arm, recipe in recipes.items():
+        if recipe.get("method") not in CALIBRATED:
+            continue
+        control = _control(recipe, recipes)
+        if control is not None:
+            yield arm, control, partial(_said, run.labels[arm], run.labels[control])
+
+
+def without_control(run: RunFile) -> list[str]:
+    """The labels of calibrated arms that no arm rounds to as many bits for."""
+    recipes = {arm: recipe for arm in _plain(run) if (recipe := _recipe(run, arm)) is not None}
+    return [
+        run.labels[arm]
+        for arm, recipe in recipes.items()
+        if recipe.get("method") in CALIBRATED and _control(recipe, recipes) is None
+    ]
+
+
+def _control(recipe: Mapping[str, Any], recipes: Mapping[str, Mapping[str, Any]]) -> str | None:
+    alike = [
+        arm
+        for arm, other in recipes.items()
+        if other.get("method") == ROUNDED[str(recipe["method"])]
+        and all(other.get(key) == recipe.get(key) for key in _ALIKE)
+    ]
+    # Of several the one with the same grid, where there is one.
+    same = [arm for arm in alike if recipes[arm].get("symmetric") == recipe.get("symmetric")]
+    return next(iter([*same, *alike]), None)
+
+
+def _plain(run: RunFile) -> list[str]:
+    """Arms that change the weights and nothing else."""
+    found = []
+    for arm in run.info["arms"]:
+        target = run.target(str(arm["id"])) or {}
+        if target.get("recipe") and not target.get("kv_cache") and not arm.get("draft"):
+            found.append(str(arm["id"]))
+    return found
+
+
+def _recipe(run: RunFile, arm: str) -> Mapping[str, Any] | None:
+    name = label(str(run.setting("target", "model", default="")), str((run.target(arm) or {}).get("recipe")))
+    return next((record.recipe for record in run.of(QuantizedModel) if record.label == name), None)
+
+
+def _said(arm: str, control: str, found: Difference, binary: bool) -> str:
+    """Given the arm's score less the control's."""
+    moved = f"{points(found.value, binary)} ({points(found.low, binary)} to {points(found.high, binary)})"
+    against = f"{arm} against {control}, which rounds to as many bits without calibration: {moved}"
+    if found.high_one_sided < 0:
+        return f"{against}. The calibrated method did worse: its calibration did harm here."
+    if found.low_one_sided > 0:
+        return f"{against}. The calibration paid."
+    return f"{against}. No difference is shown: the calibration did not show its worth on these items."

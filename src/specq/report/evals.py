@@ -1,0 +1,148 @@
+"""What an eval says, as data: scores, paired differences, flips, and what speaks against trusting them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from specq.report.measures import Measure
+from specq.stats.scores import Difference, Rate
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Flip:
+    """An item whose score changed: what was asked, what is right, both answers, and why the worse one is not right."""
+
+    item: str
+    critical: bool
+    prompt: str
+    reference: str
+    before: str
+    after: str
+    score_before: float
+    score_after: float
+    why: str
+
+    @property
+    def worse(self) -> bool:
+        """Whether the arm did worse on it than the baseline."""
+        return self.score_after < self.score_before
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Slice:
+    """One arm on an eval's items, or on those of one tag (None: all).
+
+    `rate` is the arm's own score; `change` the paired difference from the baseline's. `margin` is the floor's, None
+    without one.
+    """
+
+    tag: str | None
+    rate: Rate
+    change: Difference
+    margin: float | None
+
+    @property
+    def outcome(self) -> str:
+        """keep, reject or undecided against the margin; "" without one."""
+        return "" if self.margin is None else self.change.against(self.margin).outcome
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ArmQuality:
+    """What an eval says of one arm.
+
+    `source` is the id of the arm that made its answers, "" where nobody did; `how` says so in words. `unseen` says why
+    the eval cannot see what the arm does to the outputs, "" where it can. `slices` begins
+    with all items. `broken` lists critical items that went from right to wrong. `faults` make the comparison void,
+    `flags` are to be read with it. `seconds` are those of its own answers, None where it has none. `cut`, `empty` and
+    `looping` count answers that ended at max_new_tokens, that say nothing, and that repeat themselves.
+    """
+
+    arm: str
+    label: str
+    source: str
+    how: str
+    slices: tuple[Slice, ...]
+    flips: tuple[Flip, ...]
+    broken: tuple[str, ...]
+    failed: int
+    cut: int
+    empty: int
+    looping: int
+    answers: int
+    seconds: float | None
+    faults: tuple[str, ...]
+    flags: tuple[str, ...]
+    unseen: str = ""
+
+    @property
+    def all(self) -> Slice | None:
+        """All items; None where nothing can be compared."""
+        return self.slices[0] if self.slices else None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EvalReport:
+    """One eval of a run. `noise` is the baseline against itself at another batch size, `probe` with noisy weights.
+
+    `baseline` is None where the baseline answered nothing. `against_control` are sentences on calibrated methods held
+    against round-to-nearest at the same bits.
+    """
+
+    name: str
+    metric: str
+    output: str
+    binary: bool
+    items: int
+    clusters: int
+    batch_size: int
+    baseline: Rate | None
+    tags: Mapping[str, Rate]
+    arms: tuple[ArmQuality, ...]
+    noise: ArmQuality | None
+    noise_batch_size: int | None
+    probe: ArmQuality | None
+    probe_noise: float
+    flags: tuple[str, ...]
+    against_control: tuple[str, ...]
+
+    def arm(self, id: str) -> ArmQuality | None:
+        """The arm of that id, None where it is not judged."""
+        return next((one for one in self.arms if one.arm == id), None)
+
+    @property
+    def caught(self) -> bool | None:
+        """Whether the eval noticed the probe's noise: its upper bound lies below 0; None without a probe."""
+        if self.probe is None or self.probe.all is None:
+            return None
+        return self.probe.all.change.high_one_sided < 0
+
+
+def measures(report: EvalReport, arm: str) -> tuple[Measure, ...]:
+    """`quality.EVAL` of an arm, its own score, and `quality_change.EVAL` against the baseline."""
+    found = report.arm(arm)
+    if found is None or found.all is None:
+        return ()
+    unit = "share" if report.binary else "score"
+    whole = found.all
+    return (
+        Measure(
+            name=f"quality.{report.name}",
+            unit=unit,
+            value=whole.rate.value,
+            low=whole.rate.low,
+            high=whole.rate.high,
+            n=whole.rate.n,
+            note=found.how,
+        ),
+        Measure(
+            name=f"quality_change.{report.name}",
+            unit=unit,
+            value=whole.change.value,
+            low=whole.change.low,
+            high=whole.change.high,
+            n=whole.change.n,
+            note=f"{whole.change.method}; n = items, in {whole.change.clusters} clusters",
+        ),
+    )

@@ -1,0 +1,51 @@
+"""The floor on latency, memory, price and speed-up: what is breached, and what cannot be told."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from specq.report.case import Case, Ground
+from specq.report.words import milliseconds, number, ratio, size
+from specq.stats.intervals import SpeedUp
+
+# Ceilings of [floor]: the key, the measure that is held against it, and how that is shown.
+CEILINGS: tuple[tuple[str, str, Callable[[float], str]], ...] = (
+    *(
+        (f"{name}_p{tail}", f"{name}.p{tail}", lambda value: f"{milliseconds(value)} ms")
+        for name in ("ttft_s", "tpot_s", "e2e_s")
+        for tail in (95, 99)
+    ),
+    ("peak_bytes", "peak_bytes", size),
+    ("price_per_correct_answer", "price_per_correct_answer", number),
+)
+
+
+def least(speed: SpeedUp, ground: Ground) -> tuple[list[str], list[str]]:
+    """The floor's least speed-up: whether it is breached, or cannot be told."""
+    wanted, found = ground.floor.get("speedup"), speed.pooled
+    if wanted is None:
+        return [], []
+    if found.low is not None and found.low >= wanted:
+        return [], []
+    ends = "" if found.low is None or found.high is None else f" ({found.low:.2f} to {found.high:.2f})"
+    said = f"{ground.measure} {ratio(found.value)}{ends}, allowed is {wanted} or more"
+    if found.high is not None and found.high < wanted:
+        return [f"the floor's speedup is breached: {said}"], []
+    return [], [f"the floor's speedup cannot be told: {said}"]
+
+
+def ceilings(case: Case, floor: Mapping[str, Any]) -> tuple[list[str], list[str]]:
+    """Ceilings of the floor that are breached, and those that cannot be told."""
+    broken, unknown = [], []
+    for key, name, show in CEILINGS:
+        ceiling = floor.get(key)
+        if ceiling is None:
+            continue
+        measure = case.measures.get(name)
+        if measure is None or measure.value is None:
+            why = f": {measure.note} (n = {measure.n})" if measure is not None else ""
+            unknown.append(f"the floor's {key} cannot be told{why}")
+        elif measure.value > float(ceiling):
+            broken.append(f"the floor's {key} is breached: {show(measure.value)}, allowed is {show(float(ceiling))}")
+    return broken, unknown

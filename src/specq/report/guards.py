@@ -1,0 +1,118 @@
+"""What makes a comparison of scores void, and what is to be read with it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+from specq.core.evaluated import PROBE, EvalAnswer
+from specq.core.records import LoadedModel
+from specq.report.evals import EvalReport
+from specq.report.runfile import RunFile
+from specq.report.words import points
+
+# From this share of repeated 4-grams on an answer counts as one that loops.
+LOOPS = 0.5
+Answers = Mapping[str, EvalAnswer]
+
+
+def flags(reports: Sequence[EvalReport]) -> list[str]:
+    """What must be read before any score."""
+    found: list[str] = []
+    for report in reports:
+        found += report.flags
+        if report.noise is not None and (moved := report.noise.all) is not None:
+            found += [f"{report.name}: {fault}" for fault in report.noise.faults]
+            if not moved.change.low <= 0 <= moved.change.high:
+                found.append(
+                    f"{report.name}: the baseline differs from itself at batch size {report.noise_batch_size}: "
+                    f"{points(moved.change.value, report.binary)} ({points(moved.change.low, report.binary)} to "
+                    f"{points(moved.change.high, report.binary)})"
+                )
+        if report.caught is False:
+            found.append(
+                f"{report.name}: it did not notice weights perturbed by {100 * report.probe_noise:.0f} %, so that no "
+                "loss is found says little"
+            )
+        found += [f"{one.label} on {report.name}: {flag}" for one in report.arms for flag in one.flags]
+    return found
+
+
+def faults(
+    run: RunFile, name: str, one: Mapping[str, Any], arm: str, whose: str, own: Answers, base: Answers
+) -> Iterator[str]:
+    """What makes an arm's comparison with the baseline void, whatever it says.
+
+    `one` is the eval `name` as run.json has it, `whose` the arm that made the answers `own`.
+    """
+    items = {str(item["id"]): item for item in one["items"]}
+    asked = [r for r in own.values() if r.finish != "failed"]
+    # The prompts of a task of lm-eval are known from what the baseline was asked.
+    wanted_ids = {
+        i: str(item["prompt_sha256"]) or (base[i].prompt_sha256 if i in base else "") for i, item in items.items()
+    }
+    if other := [r.item for r in asked if r.prompt_sha256 != wanted_ids[r.item]]:
+        yield f"{name}: {len(other)} prompts are not the baseline's, token by token, first {other[0]}"
+    if not run.missing and len(own) < len(items):
+        lacking = [i for i in items if i not in own]
+        yield f"{name}: {len(lacking)} of {len(items)} items have no answer, first {lacking[0]}"
+    wanted = one["twin_batch_size"] if whose in run.baselines[1:] else one["batch_size"]
+    if sizes := sorted({r.batch_size for r in own.values()} - {wanted}):
+        yield f"{name}: answered {sizes[0]} prompts at a time, the baseline {wanted}: rounding differs"
+    yield from _on_its_own_weights(run, name, one, arm, whose, own, base)
+
+
+def _on_its_own_weights(
+    run: RunFile, name: str, one: Mapping[str, Any], arm: str, whose: str, own: Answers, base: Answers
+) -> Iterator[str]:
+    """Whether an arm on other weights gives the baseline's log-probabilities, or loaded the baseline's file."""
+    target = run.target(whose) or {} if arm != PROBE else {"recipe": PROBE}
+    if not (target.get("recipe") or target.get("model")):
+        return
+    both = [i for i in own if i in base and own[i].logprobs]
+    if one["output"] != "text" and both and all(own[i].logprobs == base[i].logprobs for i in both):
+        yield (
+            f"{name}: every log-probability is the baseline's to the last bit: it ran on the baseline's weights, not "
+            "on its own"
+        )
+    loaded = {model.arms: model.sha256 for model in run.of(LoadedModel) if model.role == "eval"}
+    mine, theirs = loaded.get((whose,)), loaded.get((run.baselines[0],))
+    if mine is not None and mine == theirs:
+        yield f"{name}: it was evaluated on the baseline's weights (sha256 {mine[:12]}), not on its own"
+
+
+def arm_flags(run: RunFile, arm: str, whose: str, own: Answers, base: Answers) -> Iterator[str]:
+    """What is to be read with an arm's scores."""
+    if failed := [r for r in own.values() if r.score is None]:
+        yield f"{len(failed)} of {len(own)} items have no score, first {failed[0].item}: {failed[0].why}"
+    changed = arm == PROBE or run.target(whose) is not None
+    generated = [i for i, r in own.items() if r.new_tokens and i in base]
+    if changed and generated and all(own[i].output_sha256 == base[i].output_sha256 for i in generated):
+        yield f"all {len(generated)} answers are the baseline's, token by token, though its target is another one"
+    for what, count, before in (
+        ("are empty", empty(own), empty(base)),
+        ("repeat themselves", looping(own), looping(base)),
+    ):
+        if count > before:
+            yield f"{count} of {len(own)} answers {what}, of the baseline's {before}"
+
+
+def eval_flags(name: str, one: Mapping[str, Any], base: Answers) -> Iterator[str]:
+    """What is to be read with all scores of an eval."""
+    if not base:
+        yield f"{name}: the baseline has no answers"
+    for recipe, items in (one.get("overlap") or {}).items():
+        yield (
+            f"{name}: {len(items)} of {len(one['items'])} items share text with what {recipe} was calibrated on, "
+            f"first {items[0]}: its scores there are no evidence"
+        )
+
+
+def empty(answers: Answers) -> int:
+    """How many generated answers hold nothing but blanks."""
+    return sum(r.finish not in ("scored", "failed") and not r.answer.strip() for r in answers.values())
+
+
+def looping(answers: Answers) -> int:
+    """How many answers repeat themselves."""
+    return sum(r.repeated_share >= LOOPS for r in answers.values())

@@ -1,0 +1,193 @@
+"""Quality on the user's own items, as sections: scores against the floor, tags, flips, and what guards them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from specq.report.assemble import Report
+from specq.report.evals import ArmQuality, EvalReport, Flip, Slice
+from specq.report.section import Section, table
+from specq.report.words import NOTHING, number, points, share
+from specq.stats.scores import Rate
+
+FLIPS_SHOWN = 3
+TEXT_SHOWN = 160
+# Below it a tag says nothing with any certainty.
+TAG_ITEMS = 20
+
+
+def sections(report: Report) -> Iterator[Section]:
+    """For each eval its scores, its tags, its flips and its guards."""
+    for one in report.evals:
+        yield _scores(one)
+        yield _tags(one)
+        yield _flips(one)
+        yield _guards(one)
+
+
+def _scores(report: EvalReport) -> Section:
+    rows = [_baseline(report)] if report.baseline is not None else []
+    rows += [_row(report, one) for one in report.arms if one.all is not None]
+    lines = [_about(report)]
+    if report.noise is not None and report.noise.all is not None:
+        lines.append(_noise(report, report.noise.all))
+    elif report.output != "text":
+        lines.append("No noise floor: texts are scored prompt by prompt in every arm, so there is no batch to change.")
+    lines += list(_probe(report))
+    lines += report.against_control
+    lines += [f"{one.label}: {one.how}." for one in report.arms if one.source not in ("", one.arm)]
+    lines += [f"{one.label}: {one.unseen}." for one in report.arms if one.unseen]
+    lines += [f"{one.label}: {fault}." for one in report.arms for fault in one.faults]
+    return _table(f"Quality: {report.name}", report, rows, lines, first="arm")
+
+
+def _table(
+    title: str, report: EvalReport, rows: Sequence[tuple[str, ...]], lines: Sequence[str], *, first: str
+) -> Section:
+    """A table of scores and changes; columns in which no row has anything to say are left out."""
+    change = "change, points" if report.binary else "change"
+    ends = ("worse", "better", "p", "margin", "outcome")
+    columns = (first, "items", "score", "95 % interval", change, "95 % interval", *ends)
+    asked = [i for i in range(len(columns)) if i == 0 or any(row[i] != NOTHING for row in rows)]
+    return table(title, tuple(columns[i] for i in asked), [tuple(row[i] for i in asked) for row in rows], lines)
+
+
+def _about(report: EvalReport) -> str:
+    clusters = f" in {report.clusters} clusters, which count once each" if report.clusters < report.items else ""
+    sizes = f", {report.batch_size} at a time" if report.output == "text" else ""
+    what = "share right" if report.binary else "mean score"
+    return (
+        f"{report.items} items{clusters}, metric {report.metric}{sizes}. score: {what}. change: on the same items, "
+        "arm less baseline. worse, better: items"
+        + (". p: McNemar's mid-p that as many got worse as better." if report.binary else ".")
+    )
+
+
+def _baseline(report: EvalReport) -> tuple[str, ...]:
+    assert report.baseline is not None
+    rate = report.baseline
+    return ("baseline", str(rate.n), *_rate(rate, report.binary), *[NOTHING] * 7)
+
+
+def _row(report: EvalReport, one: ArmQuality) -> tuple[str, ...]:
+    assert one.all is not None
+    return (one.label, str(one.all.change.n), *_rate(one.all.rate, report.binary), *_change(report, one.all))
+
+
+def _change(report: EvalReport, part: Slice) -> tuple[str, ...]:
+    change, binary = part.change, report.binary
+    return (
+        _moved(change.value, binary),
+        f"{_moved(change.low, binary)} to {_moved(change.high, binary)}",
+        str(change.worse),
+        str(change.better),
+        NOTHING if change.p is None else number(change.p, 2),
+        NOTHING if part.margin is None else _moved(-part.margin, binary),
+        {"keep": "within", "reject": "breached", "undecided": "undecided"}.get(part.outcome, NOTHING),
+    )
+
+
+def _moved(value: float, binary: bool) -> str:
+    """A difference with its sign, without the unit that the column names."""
+    return points(value, binary).removesuffix(" points")
+
+
+def _rate(rate: Rate, binary: bool) -> tuple[str, str]:
+    if rate.low is None or rate.high is None:
+        return (_score(rate.value, binary), NOTHING)
+    return (_score(rate.value, binary), f"{_score(rate.low, binary)} to {_score(rate.high, binary)}")
+
+
+def _score(value: float, binary: bool) -> str:
+    return f"{100 * value:.1f} %" if binary else f"{value:.3f}"
+
+
+def _noise(report: EvalReport, whole: Slice) -> str:
+    change, binary = whole.change, report.binary
+    return (
+        f"Noise floor: the baseline at batch size {report.noise_batch_size} against itself: "
+        f"{points(change.value, binary)} ({_moved(change.low, binary)} to {_moved(change.high, binary)}), "
+        f"{change.worse} items worse and {change.better} better."
+    )
+
+
+def _probe(report: EvalReport) -> Iterator[str]:
+    if report.probe is None or report.probe.all is None:
+        if report.probe_noise:
+            yield "Sensitivity probe: it was not run, so what loss this eval would notice is not known."
+        return
+    change = report.probe.all.change
+    yield (
+        f"Sensitivity probe: the baseline's weights perturbed by {100 * report.probe_noise:.0f} %: "
+        f"{points(change.value, report.binary)} (at best {_moved(change.high_one_sided, report.binary)}): "
+        + ("noticed." if report.caught else "NOT noticed, so that no loss is found says little.")
+    )
+
+
+def _tags(report: EvalReport) -> Section:
+    """The tags with enough items to say something, and those that the floor names."""
+    asked = {part.tag for one in report.arms for part in one.slices if part.margin is not None}
+    rows, few = [], 0
+    for tag, rate in report.tags.items():
+        if rate.n < TAG_ITEMS and tag not in asked:
+            few += 1
+            continue
+        rows.append((f"{tag}: baseline", str(rate.n), *_rate(rate, report.binary), *[NOTHING] * 7))
+        for one in report.arms:
+            part = next((part for part in one.slices if part.tag == tag), None)
+            if part is not None and one.source == one.arm:
+                cells = (*_rate(part.rate, report.binary), *_change(report, part))
+                rows.append((f"{tag}: {one.label}", str(part.change.n), *cells))
+    left = [f"{few} tags with fewer than {TAG_ITEMS} items are in report.json alone."] if few else []
+    return _table(f"Quality by tag: {report.name}", report, rows, left, first="tag")
+
+
+def _flips(report: EvalReport) -> Section:
+    lines = []
+    for one in report.arms:
+        if one.source != one.arm or not one.flips:
+            continue
+        worse = [flip for flip in one.flips if flip.worse]
+        better = [flip for flip in one.flips if not flip.worse]
+        shown = [*sorted(worse, key=lambda flip: not flip.critical)[:FLIPS_SHOWN], *better[:1]]
+        lines.append(f"{one.label}: {len(worse)} worse, {len(better)} better; for example:")
+        lines += [_flip(flip) for flip in shown]
+    return Section(title=f"Flips: {report.name}", lines=tuple(lines))
+
+
+def _flip(flip: Flip) -> str:
+    kind = ("worse" if flip.worse else "better") + (", CRITICAL" if flip.critical else "")
+    right = f" Right: {_cut(flip.reference)}." if flip.reference else ""
+    return f"- {flip.item} ({kind}).{right} Baseline: {_cut(flip.before)}. Arm: {_cut(flip.after)}."
+
+
+def _cut(text: str) -> str:
+    line = " ".join(text.split())
+    return f'"{line[:TEXT_SHOWN]}..."' if len(line) > TEXT_SHOWN else f'"{line}"'
+
+
+def _guards(report: EvalReport) -> Section:
+    arms = [one for one in (*report.arms, report.noise, report.probe) if one is not None and one.answers]
+    rows = [
+        (
+            _name(report, one),
+            f"{one.answers} of {report.items}",
+            "no" if one.faults else "yes",
+            *(str(count) for count in (one.failed, one.empty, one.looping, one.cut)),
+            NOTHING if not one.seconds else f"{one.answers / one.seconds:.2f}",
+        )
+        for one in arms
+        if one.source == one.arm
+    ]
+    columns = ("arm", "answered", "like the baseline", "no score", "empty", "looping", "cut", "items/s")
+    lines = [
+        "like the baseline: the same items, prompt ids (so template and bos), stops and batch size; no prompt was "
+        f"truncated. looping: {share(0.5)} or more of its 4-grams seen before in it. cut: ended at max_new_tokens.",
+    ]
+    return table(f"Guards: {report.name}", columns, rows, lines)
+
+
+def _name(report: EvalReport, one: ArmQuality) -> str:
+    if one is report.noise:
+        return f"{one.label}, {report.noise_batch_size} at a time"
+    return "probe" if one is report.probe else one.label

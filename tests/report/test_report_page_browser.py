@@ -1,0 +1,72 @@
+"""The page in a browser, where one is installed: nothing to complain of, and nothing wider than a phone."""
+
+from __future__ import annotations
+
+import re
+import shutil
+import subprocess
+from pathlib import Path
+
+import pytest
+from page_reports import evaluated, flip, judged, with_evals
+from report_runs import ARMS, PROMPTS, info, whole_run
+
+from specq import report
+from specq.report.page import render
+
+BROWSER = next(
+    (found for name in ("chromium", "chromium-browser", "google-chrome") if (found := shutil.which(name))), None
+)
+pytestmark = pytest.mark.skipif(BROWSER is None, reason="no chromium or google-chrome is installed")
+
+
+def opened(folder: Path, html: str) -> tuple[str, list[str]]:
+    """The document as the browser has it on a phone, and what it wrote to its console."""
+    (folder / "page.html").write_text(html, encoding="utf-8")
+    assert BROWSER is not None
+    options = ("--headless", "--no-sandbox", "--disable-gpu", "--enable-logging=stderr", "--window-size=360,800")
+    command = [
+        BROWSER,
+        *options,
+        f"--user-data-dir={folder / 'profile'}",
+        "--dump-dom",
+        (folder / "page.html").as_uri(),
+    ]
+    done = subprocess.run(command, capture_output=True, timeout=240, check=True)
+    said = done.stderr.decode("utf-8", "replace").splitlines()
+    return done.stdout.decode("utf-8", "replace"), [line for line in said if "CONSOLE" in line]
+
+
+def page(folder: Path) -> str:
+    found = report.build(whole_run(folder / "run"))
+    text = "<script>alert(1)</script> " + "x" * 5000 + " \u05e9\u05dc\u05d5\u05dd"
+    flips = [flip("sum-1", prompt=text, before=text, after=text)]
+    made = with_evals(found, evaluated(arms=[judged("lookup#1", [0.0] * 40, flips=flips)]))
+    return render(made, info(ARMS, PROMPTS))
+
+
+def test_a_browser_complains_of_the_page(tmp_path: Path) -> None:
+    shown, console = opened(tmp_path, page(tmp_path))
+    assert console == []
+    assert shown.count("<svg") >= 4
+    assert "</html>" in shown
+
+
+def test_a_script_in_the_page_would_run(tmp_path: Path) -> None:
+    shown, console = opened(tmp_path, page(tmp_path).replace("</body>", "<script>document.title='ran'</script></body>"))
+    assert "<title>ran</title>" not in shown
+    assert any("Content Security Policy" in line for line in console)
+
+
+def test_the_page_is_wider_than_a_phone(tmp_path: Path) -> None:
+    # The policy would stop the script that measures.
+    html = re.sub(r'<meta http-equiv="Content-Security-Policy"[^>]*>', "", page(tmp_path)).replace(
+        "<details", "<details open"
+    )
+    measure = "<script>document.title = [innerWidth, document.documentElement.scrollWidth].join(' ')</script></body>"
+    shown, _ = opened(tmp_path, html.replace("</body>", measure))
+    found = re.search(r"<title>(\d+) (\d+)</title>", shown)
+    assert found is not None
+    wide, needed = map(int, found.groups())
+    assert needed <= wide
+    assert wide <= 500
