@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -125,6 +126,27 @@ def made(label: str = LABEL, *, audit: QuantAudit | None = AUDIT, **recipe: Any)
     )
 
 
+def divergence(arm: str, prompt: str, i: int) -> Divergence:
+    """10 + i positions after 100 + 20 i tokens: one of 2 + i nats, the others share 1; the last 8 agree.
+
+    The baseline gives every token of the text 0.9, the arm 0.8 less a hundredth of i.
+    """
+    n = 10 + i
+    return Divergence(
+        arm=arm,
+        prompt=prompt,
+        positions=n,
+        kl_sum=3.0 + i,
+        kl_worst=2.0 + i,
+        agreed=8,
+        prompt_tokens=100 + 20 * i,
+        kl=(2.0 + i, *[1 / (n - 1)] * (n - 1)),
+        base_logprobs=(math.log(0.9),) * n,
+        logprobs=(math.log(0.8 - i / 100),) * n,
+        differ=tuple(range(n - 8)),
+    )
+
+
 def audits() -> list[Record]:
     """Gaps move by 0.1 logits on the baseline and by 0.5 on w4; every draft's text is its plain arm's."""
     found: list[Record] = []
@@ -135,9 +157,7 @@ def audits() -> list[Record]:
             Audited(arm=arm, prompt=prompt, positions=13, first_difference=None, gaps=())
             for arm in ("baseline#2", "lookup#1", "lookup+w4#1")
         ]
-        found.append(
-            Divergence(arm="w4#1", prompt=prompt, positions=10 + i, kl_sum=3.0 + i, kl_worst=2.0 + i, agreed=8)
-        )
+        found.append(divergence("w4#1", prompt, i))
         found.append(Divergence(arm="q8#1", prompt=prompt, positions=10, kl_sum=0.01, kl_worst=0.004, agreed=10))
     return found
 

@@ -166,6 +166,23 @@ def test_margins_noise_floor_or_probe_are_not_in_the_picture_of_quality() -> Non
     assert found.rows[0][1] == "+0.0"
 
 
+def test_an_arm_that_gave_the_baselines_own_answers_is_drawn_with_an_error(base: Report) -> None:
+    right = [float(place % 2) for place in range(40)]
+    proved = replace(judged("lookup#1", right, label="lookup"), proved=True)
+    void = replace(judged("void", right), slices=())
+    one = evaluated(arms=[proved, void])
+    found = charts.quality(one, "q")
+    assert found is not None
+    assert [row[0] for row in found.rows] == ["noise floor", "probe"]
+    assert "lookup is not drawn: its answers are the baseline's own." in found.lines
+    assert "void is not drawn: nothing of it can be compared." in found.lines
+    other = judged("w4#1", [0.0] * 40)
+    arms = [arm(base, name, speedup=1.2, peak_bytes=900.0) for name in ("lookup", "w4")]
+    placed = front(with_evals(of_arms(base, *arms), replace(one, arms=(proved, other))))
+    assert placed is not None
+    assert [spot.low for spot in placed.placed[1].spots[2:]] == [None]
+
+
 def test_no_more_rows_than_a_picture_can_hold_and_it_does_not_say_so(base: Report) -> None:
     many = [arm(base, f"arm {place}", speedup=1.5) for place in range(40)]
     found = charts.speedups(of_arms(base, *many))

@@ -13,8 +13,8 @@ Shapes: B rows, K proposed tokens at most, V vocabulary.
 
 Sources: rejection is algorithm 1 of arXiv 2211.17192 (and 2302.01318); block is algorithm 2 of
 arXiv 2403.10444; greedy_draft is rejection with a one-hot q; match draws from the target and
-compares. lossy_threshold is of the family of typical acceptance (Medusa, arXiv 2401.10774, section
-2.3.1), whose bound min(epsilon, delta exp(-H(p))) on p(x) is put relative to the best token instead.
+compares. lossy_threshold is of the family of typical acceptance (Medusa, arXiv 2401.10774, there under
+that name), whose bound min(epsilon, delta exp(-H(p))) on p(x) is put relative to the best token instead.
 """
 
 from __future__ import annotations

@@ -10,7 +10,7 @@ from typing import Any
 from specq.core import jsonl
 from specq.core.errors import RunFolderError
 from specq.report import arm as arms_of
-from specq.report import blocks, facts, guards, kernels, price, quality, quantized, targets
+from specq.report import binding, blocks, facts, guards, kernels, price, quality, quantized, targets
 from specq.report.arm import ArmReport as ArmReport
 from specq.report.arm import faults_of
 from specq.report.evals import EvalReport
@@ -27,7 +27,7 @@ from specq.report.words import interval, ratio
 class Report:
     """A run's report. `flags` come first wherever it is shown, then `null` (the A/A comparison).
 
-    `evals` hold what quality was measured on.
+    `binding` says what costs here and which lever touches it, `evals` hold what quality was measured on.
     `turns` says how arms on different targets took turns, where they ran in blocks; it is empty where all
     took turns on each prompt. `quantized` holds the models that the run quantized, with their audits.
     """
@@ -42,6 +42,7 @@ class Report:
     null: tuple[Measure, ...]
     turns: tuple[str, ...]
     workload: tuple[Measure, ...]
+    binding: tuple[str, ...]
     quantized: tuple[QuantizedWeights, ...]
     evals: tuple[EvalReport, ...]
     arms: tuple[ArmReport, ...]
@@ -66,7 +67,7 @@ class Report:
         """The whole report as JSON values."""
         found = asdict(self)
         for one in found["evals"]:
-            for arm in (*one["arms"], one["noise"], one["probe"]):
+            for arm in (*one["arms"], one["noise"], one["probe"], one["own"]):
                 for part in arm["slices"] if arm else ():
                     # Every item's score stands in records.jsonl.
                     del part["change"]["pairs"]
@@ -148,6 +149,7 @@ def of_run(run: RunFile) -> Report:
     )
     verdicts = decide(cases, ground)
     weights = quantized.quantized(run)
+    allowed = facts.workload(run, bases)
     return Report(
         run=run.folder.name,
         question=str(run.info["question"]),
@@ -168,7 +170,8 @@ def of_run(run: RunFile) -> Report:
         baseline=baseline,
         null=null,
         turns=blocks.lines(run),
-        workload=facts.workload(run, bases),
+        workload=allowed,
+        binding=binding.lines(run, arms, {measure.name: measure for measure in allowed}),
         quantized=weights,
         evals=scored,
         arms=tuple(_with_verdict(arm, verdicts.get(arm.id)) for arm in arms),

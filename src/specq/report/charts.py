@@ -203,6 +203,8 @@ def quality(report: EvalReport, name: str) -> Chart | None:
         "bounds that decide: wholly right of the floor is within it, wholly left of it is a breach."
     )
     more = [f"Drawn are the first {len(shown)} of {len(judged)} rows."] if len(judged) > len(shown) else []
+    more += [f"{one.label} is not drawn: its answers are the baseline's own." for one in report.arms if one.proved]
+    more += [f"{one.label} is not drawn: nothing of it can be compared." for one in report.arms if one.all is None]
     return Chart(name=name, title=title, said=said, svg=svg, lines=(lines, *more), columns=columns, rows=tuple(rows))
 
 
@@ -210,7 +212,7 @@ def _judged(report: EvalReport) -> list[tuple[str, Slice]]:
     """Every comparison that is drawn: an arm on all items and on each tag with a margin, the noise floor, the probe."""
     found = []
     for one in report.arms:
-        for part in one.slices:
+        for part in one.slices if not one.proved else ():
             if part.tag is None:
                 found.append((one.label, part))
             elif part.margin is not None:

@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
 from specq.report.assemble import ArmReport, Report
+from specq.report.evals import EvalReport
 from specq.report.measures import Measure
 from specq.report.page_text import label
 from specq.report.words import points, ratio, size
@@ -118,22 +119,25 @@ def _axes(report: Report, first: ArmReport) -> list[Axis]:
             of=lambda arm: arm.measures.get(memory),
         ),
     ]
-    return found + [_quality(one.name, one.binary, one.metric, first) for one in report.evals]
+    return found + [_quality(one, first) for one in report.evals]
 
 
-def _quality(name: str, binary: bool, metric: str, first: ArmReport) -> Axis:
-    key = f"quality_change.{name}"
+def _quality(report: EvalReport, first: ArmReport) -> Axis:
+    key = f"quality_change.{report.name}"
 
     def change(arm: ArmReport) -> Measure | None:
-        return Measure(name=key, unit="", value=0.0) if arm is first else arm.measures.get(key)
+        found = report.arm(arm.id)
+        # The baseline's own answers have moved by nothing, and that is no estimate.
+        same = arm is first or (found is not None and found.proved)
+        return Measure(name=key, unit="", value=0.0) if same else arm.measures.get(key)
 
     return Axis(
         name=key,
-        title=f"change on {label(name)}",
-        unit="points" if binary else label(metric),
+        title=f"change on {label(report.name)}",
+        unit="points" if report.binary else label(report.metric),
         sign=1,
-        scale=100 if binary else 1,
-        show=lambda value: points(value, binary),
+        scale=100 if report.binary else 1,
+        show=lambda value: points(value, report.binary),
         of=change,
     )
 

@@ -53,10 +53,11 @@ class ArmQuality:
     """What an eval says of one arm.
 
     `source` is the id of the arm that made its answers, "" where nobody did; `how` says so in words. `unseen` says why
-    the eval cannot see what the arm does to the outputs, "" where it can. `slices` begins
-    with all items. `broken` lists critical items that went from right to wrong. `faults` make the comparison void,
-    `flags` are to be read with it. `seconds` are those of its own answers, None where it has none. `cut`, `empty` and
-    `looping` count answers that ended at max_new_tokens, that say nothing, and that repeat themselves.
+    the eval cannot see what the arm does to the outputs, "" where it can. `proved` says that its scores are those of
+    the baseline's own answers. `slices` begins with all items. `broken` lists critical items that went from right to
+    wrong. `faults` make the comparison void, `flags` are to be read with it. `seconds` are those of its own answers,
+    None where it has none. `cut`, `empty` and `looping` count answers that ended at max_new_tokens, that say nothing,
+    and that repeat themselves.
     """
 
     arm: str
@@ -75,6 +76,7 @@ class ArmQuality:
     faults: tuple[str, ...]
     flags: tuple[str, ...]
     unseen: str = ""
+    proved: bool = False
 
     @property
     def all(self) -> Slice | None:
@@ -86,8 +88,8 @@ class ArmQuality:
 class EvalReport:
     """One eval of a run. `noise` is the baseline against itself at another batch size, `probe` with noisy weights.
 
-    `baseline` is None where the baseline answered nothing. `against_control` are sentences on calibrated methods held
-    against round-to-nearest at the same bits.
+    `baseline` is None where the baseline answered nothing, and `own` are its answers. `against_control` are sentences
+    on calibrated methods held against round-to-nearest at the same bits.
     """
 
     name: str
@@ -106,6 +108,7 @@ class EvalReport:
     probe_noise: float
     flags: tuple[str, ...]
     against_control: tuple[str, ...]
+    own: ArmQuality | None = None
 
     def arm(self, id: str) -> ArmQuality | None:
         """The arm of that id, None where it is not judged."""

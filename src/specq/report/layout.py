@@ -23,6 +23,7 @@ def sections(report: Report) -> tuple[Section, ...]:
         _null(report),
         Section(title="How arms took turns", lines=report.turns),
         _limits(report),
+        Section(title="What binds", lines=report.binding),
         _speed(report),
         _spread(report),
         _latency(report.arms),

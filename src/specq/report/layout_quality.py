@@ -71,7 +71,9 @@ def _baseline(report: EvalReport) -> tuple[str, ...]:
 
 def _row(report: EvalReport, one: ArmQuality) -> tuple[str, ...]:
     assert one.all is not None
-    return (one.label, str(one.all.change.n), *_rate(one.all.rate, report.binary), *_change(report, one.all))
+    rate = (one.label, str(one.all.change.n), *_rate(one.all.rate, report.binary))
+    # Proved to be the baseline's own answers: there is no change to estimate.
+    return (*rate, *[NOTHING] * 6, "the baseline's") if one.proved else (*rate, *_change(report, one.all))
 
 
 def _change(report: EvalReport, part: Slice) -> tuple[str, ...]:
@@ -167,7 +169,7 @@ def _cut(text: str) -> str:
 
 
 def _guards(report: EvalReport) -> Section:
-    arms = [one for one in (*report.arms, report.noise, report.probe) if one is not None and one.answers]
+    arms = [one for one in (report.own, *report.arms, report.noise, report.probe) if one is not None and one.answers]
     rows = [
         (
             _name(report, one),

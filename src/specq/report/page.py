@@ -23,8 +23,8 @@ if TYPE_CHECKING:
 ANSWER, FIRST = ("Verdicts", "Recommendation"), "Read this first"
 # Which sections stand under which heading of the page; what is named nowhere comes last.
 SPEED = (
-    *("No difference looks like this here (A/A)", "How arms took turns", "Limits", "Speed", "Speedup over prompts"),
-    *("Latency", "By tag", "Cost and care"),
+    *("No difference looks like this here (A/A)", "How arms took turns", "Limits", "What binds", "Speed"),
+    *("Speedup over prompts", "Latency", "By tag", "Cost and care"),
 )
 STEPS = ("Where a step's time goes",)
 DRAFTS = ("Draft", "Acceptance by place")

@@ -85,6 +85,7 @@ class _Eval:
             probe_noise=float(self.one["probe"]),
             flags=tuple(guards.eval_flags(self.name, self.one, base)),
             against_control=tuple(self._controls()),
+            own=self._arm(self.first, (self.first, "its own answers")) if base else None,
         )
         return report
 
@@ -127,6 +128,7 @@ class _Eval:
             source=whose,
             how=how,
             unseen=self._unseen(arm),
+            proved=whose == self.first != arm,
             slices=tuple(slices),
             flips=flips,
             broken=tuple(flip.item for flip in flips if flip.critical and flip.worse),
