@@ -170,7 +170,7 @@ def check_evals(
 
 
 def rebuild_report(run: Path | str, *, out: Path | str = DEFAULT_OUT) -> Report:
-    """Derive a run's report anew and write report.json and report.md into its folder.
+    """Derive a run's report anew and write report.json, report.md and report.html into its folder.
 
     Raises:
         RunFolderError: no such run, a damaged one, or a folder that cannot be written. DiskFull: no space.

@@ -122,6 +122,14 @@ def test_many_flips_make_a_page_that_no_browser_likes(tmp_path: Path, text: str)
     html = render(with_evals(found, evaluated(arms=arms, items=600)), ABOUT)
     assert len(html.encode("utf-8")) < 5_000_000
     page = Page(html)
-    assert "450 more are in report.json." in page.text
+    assert "Texts are cut at 250 characters. 450 more are in report.json." in page.text
     assert page.text.count("item-599") == 4, "the critical one comes first and is never left out"
     assert page.text.index("item-599") < page.text.index("item-1w")
+
+
+def test_short_texts_are_cut_because_there_are_many(tmp_path: Path) -> None:
+    found = report.build(whole_run(tmp_path / "run"))
+    flips = [flip(f"item-{place}", prompt="word " * 60, why="") for place in range(600)]
+    html = render(with_evals(found, evaluated(arms=[judged("arm#1", SCORES, flips=flips)])), ABOUT)
+    assert "Texts are cut at 2000 characters." in html
+    assert "more character" not in html

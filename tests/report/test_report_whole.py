@@ -90,7 +90,7 @@ def test_limits_and_ceiling_by_hand(tmp_path: Path) -> None:
 
 def test_the_null_and_the_limits_come_before_every_result(tmp_path: Path) -> None:
     titles = [section.title for section in sections(report.build(whole_run(tmp_path / "run")))]
-    assert titles[:3] == ["No difference looks like this here (A/A)", "Limits", "Speed"]
+    assert titles[:4] == ["No difference looks like this here (A/A)", "Limits", "What binds", "Speed"]
 
 
 def test_the_null_compares_the_twin_with_the_first_baseline_alone(tmp_path: Path) -> None:

@@ -54,7 +54,8 @@ def experiment(folder_of: Callable[..., Path], tmp_path: Path) -> Callable[..., 
             **tables,
         }
         for one in values["evals"]:
-            one["items"] = str(tmp_path / one["items"])
+            if "items" in one:
+                one["items"] = str(tmp_path / one["items"])
         values["workload"]["prompts"] = str(tmp_path / "prompts.jsonl")
         return config.from_resolved(values)
 
@@ -65,11 +66,38 @@ def answers(run: Path) -> Counter[tuple[str, str, str]]:
     return Counter((r.arm, r.eval, r.item) for r in of(run, EvalAnswer))
 
 
-def test_an_arm_or_an_item_is_left_out_or_answered_twice(experiment: Any, tmp_path: Path) -> None:
-    run = runner.run(experiment(), out=tmp_path / "out")
+def capitals(folder: Path) -> dict[str, Any]:
+    """A task of lm-eval with three documents of its own."""
+    rows = [("France", ["a", "b"], 0), ("Italy", ["b", "a"], 1), ("Spain", ["a", "x"], 0)]
+    lines = [json.dumps({"country": country, "cities": cities, "right": right}) for country, cities, right in rows]
+    (folder / "capitals.jsonl").write_text("\n".join(lines) + "\n", encoding="utf-8")
+    task = {
+        "task": "capitals",
+        "dataset_path": "json",
+        "dataset_kwargs": {"data_files": {"test": str(folder / "capitals.jsonl")}},
+        "test_split": "test",
+        "output_type": "multiple_choice",
+        "doc_to_text": "one, two, {{country}}",
+        "doc_to_choice": "{{cities}}",
+        "doc_to_target": "right",
+        "metric_list": [{"metric": "acc"}],
+    }
+    (folder / "capitals.yaml").write_text(json.dumps(task), encoding="utf-8")
+    return {"name": "capitals", "task": str(folder / "capitals.yaml")}
+
+
+def test_an_arm_or_an_item_is_left_out_or_answered_twice(
+    experiment: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("HF_DATASETS_CACHE", str(tmp_path / "datasets"))
+    asked = experiment()
+    values = asked.resolved()
+    values["evals"] = [*values["evals"], capitals(tmp_path)]
+    run = runner.run(config.from_resolved(values), out=tmp_path / "out")
     found = answers(run)
     own = {"texts": ("baseline#1", "baseline#2", PROBE), "choices": ("baseline#1", PROBE)}
     expected = {(arm, name, f"i{n}") for name, arms in own.items() for arm in arms for n in range(14)}
+    expected |= {(arm, "capitals", f"capitals {n}") for arm in ("baseline#1", PROBE) for n in range(3)}
     assert set(found) == expected
     assert set(found.values()) == {1}
     proofs = of(run, EvalProof)
@@ -78,7 +106,10 @@ def test_an_arm_or_an_item_is_left_out_or_answered_twice(experiment: Any, tmp_pa
     assert sizes == {"baseline#1": 3, "baseline#2": 1, PROBE: 3}
     assert sum(chunk.items for chunk in of(run, EvalChunk)) == len(expected)
     report = build(run)
-    assert [one.name for one in report.evals] == ["texts", "choices"]
+    assert [one.name for one in report.evals] == ["texts", "choices", "capitals"]
+    told = json.loads((run / "run.json").read_text())["evals"]["capitals"]["items"]
+    assert [item["given"]["prompt"] for item in told] == ["one, two, France", "one, two, Italy", "one, two, Spain"]
+    assert {item["given"]["reference"] for item in told} == {"a"}
     for one in report.evals:
         assert {arm.source for arm in one.arms} == {"baseline#1"}
         assert not [arm.faults for arm in one.arms if arm.faults]

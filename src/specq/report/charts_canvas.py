@@ -7,7 +7,7 @@ import re
 import warnings
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 from xml.etree import ElementTree
 
 from specq.report.page_text import CELL, LINE, label
@@ -29,7 +29,7 @@ _VARIABLES = {
     **{color: f"s{place}" for place, color in enumerate(SERIES, start=1)},
 }
 MARKERS = ("o", "s", "^", "D", "v", "P")
-_STYLE = {
+_STYLE: dict[Any, Any] = {
     "svg.fonttype": "none",
     "svg.hashsalt": "specq",
     # A dollar sign in a name is no formula.

@@ -183,7 +183,8 @@ def _distances(arm: ArmReport, suffix: str, by_position: bool) -> tuple[str, ...
 
     def pair(name: str, words: Callable[[float | None], str]) -> tuple[str, str]:
         found = of(name)
-        return words(found.value), NOTHING if found.low is None else f"{words(found.low)} to {words(found.high)}"
+        low = words(found.low).removesuffix(" points")
+        return words(found.value), NOTHING if found.low is None else f"{low} to {words(found.high)}"
 
     tail = [number(of(name).value, 2) for name in ("kl_median", "kl_p99")]
     text = (*pair("reference_probability_change", points), *pair("perplexity_ratio", _ratio))

@@ -13,8 +13,10 @@ FLIPS = 600
 LEAST = 5
 # Characters of all their texts together, which bounds the page whatever a model wrote.
 CHARACTERS = 800_000
-LONGEST, SHORTEST = 2000, 200
+LENGTHS = (2000, 1000, 500, 250)
 OPEN = 20
+# A character that is spelled out takes at most so many.
+_SPELLED = 10
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -34,11 +36,10 @@ def tables(report: Report) -> dict[str, tuple[FlipTable, ...]]:
     """Per eval its tables of flips, one for each arm that has any; critical items that got worse come first."""
     found = [(one.name, arm) for one in report.evals for arm in one.arms if arm.flips and arm.source == arm.arm]
     each = max(FLIPS // max(len(found), 1), LEAST)
-    shown = sum(min(len(arm.flips), each) for _, arm in found)
-    length = min(LONGEST, max(SHORTEST, CHARACTERS // max(5 * shown, 1)))
+    ordered = [_ordered(arm.flips)[:each] for _, arm in found]
+    length = _length([flip for flips in ordered for flip in flips])
     by_eval: dict[str, list[FlipTable]] = {}
-    for name, arm in found:
-        first = _ordered(arm.flips)[:each]
+    for (name, arm), first in zip(found, ordered, strict=True):
         by_eval.setdefault(name, []).append(
             FlipTable(
                 label=arm.label,
@@ -47,7 +48,7 @@ def tables(report: Report) -> dict[str, tuple[FlipTable, ...]]:
                 flips=first,
                 left=len(arm.flips) - len(first),
                 length=length,
-                open=shown <= OPEN,
+                open=sum(map(len, ordered)) <= OPEN,
             )
         )
     return {name: tuple(made) for name, made in by_eval.items()}
@@ -62,3 +63,11 @@ def score(value: float, report: EvalReport) -> str:
 
 def _ordered(flips: Sequence[Flip]) -> tuple[Flip, ...]:
     return tuple(sorted(flips, key=lambda flip: (not flip.worse, not flip.critical)))
+
+
+def _length(flips: Sequence[Flip]) -> int:
+    """The longest cut at which all texts together stay below CHARACTERS."""
+    texts = [text for one in flips for text in (one.prompt, one.reference, one.before, one.after, one.why)]
+    rooms = [len(text) if text.replace("\n", "").isprintable() else _SPELLED * len(text) for text in texts]
+    fits = (length for length in LENGTHS if sum(min(room, length) for room in rooms) <= CHARACTERS)
+    return next(fits, LENGTHS[-1])
