@@ -244,6 +244,7 @@ def test_the_plan_does_not_show_what_changes_the_target(
         {**weights, "model": "d"},
     ]
     draft = {"method": "model", "model": "self", "layers": None, "k": 4, "rule": "match", "recipe": None, "bits": None}
+    draft |= {"threshold": None}
     drafts = [None, {**draft, "bits": 8}, {**draft, "recipe": "d.toml"}]
     arms = [{**ARM, "target": target, "draft": one} for target, one in zip(targets, drafts, strict=True)]
     made: dict[str, Any] = {"name": "n", "question": "q", "prompts": [], "models": [], "arms": arms, "notes": []}

@@ -86,47 +86,75 @@ def capitals(folder: Path) -> dict[str, Any]:
     return {"name": "capitals", "task": str(folder / "capitals.yaml")}
 
 
-def test_an_arm_or_an_item_is_left_out_or_answered_twice(
-    experiment: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def raising(folder: Path) -> dict[str, Any]:
+    """An eval whose metric is a function that raises on one item."""
+    function = folder / "own.py"
+    lines = ("def judge(answer, item):", "    if item['id'] == 'i3':", "        raise KeyError('no such thing')")
+    function.write_text("\n".join([*lines, "    return True", ""]), encoding="utf-8")
+    return {"name": "own", "items": str(folder / "texts.jsonl"), "metric": f"{function}:judge", "max_new_tokens": 2}
+
+
+def test_a_run_with_evals_of_all_kinds(experiment: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """One run, for its workers take their time: each eval asks for a fault of its own."""
     monkeypatch.setenv("HF_DATASETS_CACHE", str(tmp_path / "datasets"))
-    asked = experiment()
-    values = asked.resolved()
-    values["evals"] = [*values["evals"], capitals(tmp_path)]
+    values = experiment().resolved()
+    texts, choices = values["evals"]
+    loop = {**texts, "name": "loop", "through_loop": True, "probe": 0.0}
+    own = {**texts, **raising(tmp_path), "probe": 0.0}
+    values["evals"] = [texts, choices, capitals(tmp_path), loop, own]
     run = runner.run(config.from_resolved(values), out=tmp_path / "out")
-    found = answers(run)
-    own = {"texts": ("baseline#1", "baseline#2", PROBE), "choices": ("baseline#1", PROBE)}
-    expected = {(arm, name, f"i{n}") for name, arms in own.items() for arm in arms for n in range(14)}
-    expected |= {(arm, "capitals", f"capitals {n}") for arm in ("baseline#1", PROBE) for n in range(3)}
-    assert set(found) == expected
-    assert set(found.values()) == {1}
-    proofs = of(run, EvalProof)
-    assert {(proof.arm, proof.items, proof.equal) for proof in proofs} == {("lookup#1", 14, 14), ("self8#1", 14, 14)}
-    sizes = {r.arm: r.batch_size for r in of(run, EvalAnswer) if r.eval == "texts"}
-    assert sizes == {"baseline#1": 3, "baseline#2": 1, PROBE: 3}
-    assert sum(chunk.items for chunk in of(run, EvalChunk)) == len(expected)
-    report = build(run)
-    assert [one.name for one in report.evals] == ["texts", "choices", "capitals"]
+    nobody_is_left_out_or_answers_twice(run)
+    the_probe_is_perturbed(run)
+    drafts_through_the_loop_score_as_their_target(run)
+    what_raises_on_an_item_is_counted(run)
     told = json.loads((run / "run.json").read_text())["evals"]["capitals"]["items"]
     assert [item["given"]["prompt"] for item in told] == ["one, two, France", "one, two, Italy", "one, two, Spain"]
     assert {item["given"]["reference"] for item in told} == {"a"}
+
+
+def nobody_is_left_out_or_answers_twice(run: Path) -> None:
+    plain, drafted = ("baseline#1", "baseline#2"), ("lookup#1", "self8#1")
+    arms = {"texts": (*plain, PROBE), "choices": (plain[0], PROBE), "loop": (*plain, *drafted), "own": plain}
+    expected = {(arm, name, f"i{n}") for name, several in arms.items() for arm in several for n in range(14)}
+    expected |= {(arm, "capitals", f"capitals {n}") for arm in (plain[0], PROBE) for n in range(3)}
+    found = answers(run)
+    assert set(found) == expected
+    assert set(found.values()) == {1}
+    assert sum(chunk.items for chunk in of(run, EvalChunk)) == len(expected)
+    assert {(proof.arm, proof.items, proof.equal) for proof in of(run, EvalProof)} == {(arm, 20, 20) for arm in drafted}
+    sizes = {r.arm: r.batch_size for r in of(run, EvalAnswer) if r.eval == "texts"}
+    assert sizes == {"baseline#1": 3, "baseline#2": 1, PROBE: 3}
+    report = build(run)
+    assert [one.name for one in report.evals] == ["texts", "choices", "capitals", "loop", "own"]
     for one in report.evals:
-        assert {arm.source for arm in one.arms} == {"baseline#1"}
+        assert {arm.source for arm in one.arms} == (set(drafted) if one.name == "loop" else {"baseline#1"})
         assert not [arm.faults for arm in one.arms if arm.faults]
-    noisy = {r.item: r.logprobs for r in of(run, EvalAnswer) if (r.arm, r.eval) == (PROBE, "choices")}
-    plain = {r.item: r.logprobs for r in of(run, EvalAnswer) if (r.arm, r.eval) == ("baseline#1", "choices")}
-    assert all(noisy[item] != plain[item] for item in plain), "the probe's weights are perturbed"
 
 
-def test_a_draft_through_the_loop_scores_otherwise_than_its_target(experiment: Any, tmp_path: Path) -> None:
-    run = runner.run(experiment({"through_loop": True, "probe": 0.0}), out=tmp_path / "out")
+def the_probe_is_perturbed(run: Path) -> None:
+    logprobs = {
+        arm: {r.item: r.logprobs for r in of(run, EvalAnswer) if (r.arm, r.eval) == (arm, "choices")}
+        for arm in (PROBE, "baseline#1")
+    }
+    assert all(logprobs[PROBE][item] != found for item, found in logprobs["baseline#1"].items())
+
+
+def drafts_through_the_loop_score_as_their_target(run: Path) -> None:
     by_arm: dict[str, dict[str, tuple[float | None, str]]] = {}
     for r in of(run, EvalAnswer):
-        if r.eval == "texts":
+        if r.eval == "loop":
             by_arm.setdefault(r.arm, {})[r.item] = (r.score, r.output_sha256)
-    assert set(by_arm) == {"baseline#1", "baseline#2", "lookup#1", "self8#1"}
     assert by_arm["lookup#1"] == by_arm["self8#1"] == by_arm["baseline#1"]
-    assert not of(run, EvalProof)
+
+
+def what_raises_on_an_item_is_counted(run: Path) -> None:
+    failed = [r for r in of(run, EvalAnswer) if r.score is None]
+    assert {(r.arm, r.eval, r.item) for r in failed} == {("baseline#1", "own", "i3"), ("baseline#2", "own", "i3")}
+    assert all("no such thing" in r.why for r in failed)
+    assert not of(run, Failed)
+    one = build(run).evals[4]
+    assert one.baseline is not None
+    assert one.baseline.n == 13
 
 
 def test_a_kill_in_an_eval_loses_or_repeats_answers(experiment: Any, tmp_path: Path) -> None:
@@ -177,25 +205,6 @@ def test_items_that_changed_since_are_resumed(experiment: Any, tmp_path: Path, m
     (tmp_path / "texts.jsonl").write_text(lines)
     with pytest.raises(RunFolderError, match=r"other eval items than are there now \(first 'texts/i0', 1 in all\)"):
         runner.run(None, resume=run)
-
-
-def test_what_raises_on_an_item_ends_the_run_or_is_skipped(experiment: Any, tmp_path: Path) -> None:
-    function = tmp_path / "own.py"
-    function.write_text(
-        "def judge(answer, item):\n"
-        "    if item['id'] == 'i3':\n"
-        "        raise KeyError('no such thing')\n"
-        "    return True\n"
-    )
-    texts = {"metric": f"{function}:judge", "probe": 0.0}
-    run = runner.run(experiment(texts), out=tmp_path / "out")
-    failed = [r for r in of(run, EvalAnswer) if r.score is None]
-    assert {(r.arm, r.item) for r in failed} == {("baseline#1", "i3"), ("baseline#2", "i3")}
-    assert all("no such thing" in r.why for r in failed)
-    assert not of(run, Failed)
-    report = build(run)
-    assert report.evals[0].baseline is not None
-    assert report.evals[0].baseline.n == 13
 
 
 @pytest.mark.parametrize(

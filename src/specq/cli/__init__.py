@@ -59,7 +59,7 @@ def run(
         output.print_json({"run": str(folder), "report": report.to_json()})
     else:
         output.print_report(report)
-        output.line(f"Report: {folder / 'report.md'}")
+        output.line(f"Report: {folder / 'report.html'}, and report.md beside it")
     if gate or gate_arm is not None:
         api.check_gate(report, gate_arm)
 
