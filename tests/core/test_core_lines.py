@@ -137,6 +137,26 @@ def test_an_int_is_a_float_and_a_list_of_another_length_is_no_row() -> None:
     assert typed.in_words(int | None) == "a whole number or null"
 
 
+def test_a_type_is_not_read_again_for_every_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = tmp_path / "records.jsonl"
+    path.write_text(f"{json.dumps(to_json(ANSWER))}\n" * 20, encoding="utf-8")
+    lines.read(path)
+    asked = []
+    monkeypatch.setattr(typed, "get_origin", asked.append)
+    assert len(lines.read(path)[0]) == 20
+    assert asked == []
+
+
+def test_the_objects_of_a_file_are_not_all_held_before_the_first_is_used(tmp_path: Path) -> None:
+    path = tmp_path / "records.jsonl"
+    path.write_bytes(b'{"a": 1}\n\n[2]\n{"torn')
+    found, torn = jsonl.scan(path)
+    assert torn == 6
+    assert next(found) == (1, {"a": 1})
+    with pytest.raises(RunFolderError, match=r"records\.jsonl:3: expected a JSON object, found list"):
+        next(found)
+
+
 def test_an_arm_that_answered_once_is_not_among_those_that_failed() -> None:
     records = [failed("a#1", "OSError"), failed("a#1"), failed("lookup#1"), ANSWER, failed("b#1", "audit Audited: X")]
     assert failed_arms(records) == {"a#1": records[0]}

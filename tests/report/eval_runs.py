@@ -76,11 +76,12 @@ def report(
     proof: EvalProof | None = None,
     overlap: Mapping[str, Sequence[str]] | None = None,
     extra: Sequence[Record] = (),
+    lookup_times: float = 1.5,
     **config: Any,
 ) -> Report:
     """Half of the baseline's answers are right; w#1 gets the first `worse` of them wrong and `better` others right.
 
-    w#1 is 1.3 times as fast as the baseline, lookup#1 1.5 times.
+    w#1 is 1.3 times as fast as the baseline, lookup#1 `lookup_times`.
     """
     right = [place % 2 == 0 for place in range(n)]
 
@@ -125,7 +126,7 @@ def report(
             "overlap": dict(overlap or {}),
         }
     }
-    step = {"baseline#1": 0.05, "baseline#2": 0.05, "w#1": 0.05 / 1.3, "lookup#1": 0.05 / 1.5}
+    step = {"baseline#1": 0.05, "baseline#2": 0.05, "w#1": 0.05 / 1.3, "lookup#1": 0.05 / lookup_times}
     spoken = [
         generated(arm, f"p{k}", report_runs.PLAIN, repeat=repeat, step_s=step[arm] * (1 + 0.01 * ((k + repeat) % 3)))
         for arm in ARMS

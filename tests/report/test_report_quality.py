@@ -139,6 +139,58 @@ def test_scores_are_read_from_another_arm(tmp_path: Path) -> None:
     assert not flips["i1"].worse
 
 
+def test_an_arm_is_kept_though_items_have_no_score(tmp_path: Path) -> None:
+    def fails(record: EvalAnswer) -> EvalAnswer:
+        lost = record.arm == "w#1" and int(record.item[1:]) >= 250
+        return replace(record, score=None, why="it raised", finish="failed") if lost else record
+
+    report = eval_runs.report(tmp_path, change=fails, audit={"enabled": False})
+    assert of_w(report).startswith("undecided: ")
+    assert "set: 150 items that the baseline has a score for have none" in of_w(report)
+
+
+def test_a_critical_item_without_a_score_is_let_through(tmp_path: Path) -> None:
+    def fails(record: EvalAnswer) -> EvalAnswer:
+        lost = (record.arm, record.item) == ("w#1", "i0")
+        return replace(record, score=None, why="it raised") if lost else record
+
+    assert of_w(eval_runs.report(tmp_path, change=fails, critical=(0,))).startswith("reject: ")
+
+
+def test_the_margin_of_a_tag_without_scores_vanishes(tmp_path: Path) -> None:
+    def fails(record: EvalAnswer) -> EvalAnswer:
+        lost = record.arm == "w#1" and int(record.item[1:]) % 4 == 0
+        return replace(record, score=None, why="it raised") if lost else record
+
+    report = eval_runs.report(tmp_path, quality={"set:tr": 0.05}, change=fails, audit={"enabled": False})
+    assert "set (tr): it has no scores there" in of_w(report)
+    assert of_w(report).startswith("undecided: ")
+
+
+def test_a_probe_that_raised_counts_as_noticed(tmp_path: Path) -> None:
+    def fails(record: EvalAnswer) -> EvalAnswer:
+        return replace(record, score=None, why="no linear layers", finish="failed") if record.arm == PROBE else record
+
+    report = eval_runs.report(tmp_path, change=fails, audit={"enabled": False})
+    assert of_w(report).startswith("undecided: ")
+    assert any("the probe of set says nothing: " in flag and "no linear layers" in flag for flag in report.flags)
+
+
+def test_a_draft_that_is_no_twin_of_its_target_is_not_told(tmp_path: Path) -> None:
+    proof = EvalProof(arm="lookup#1", items=20, equal=3, first_difference="set/i4", message="")
+
+    own = [eval_runs.answer("lookup#1", place, float(place % 2 == 0)) for place in range(400)]
+    report = eval_runs.report(tmp_path, proof=proof, extra=own)
+    assert any("lookup on set: 3 of 20 answers have its target's ids in float32" in flag for flag in report.flags)
+
+
+def test_the_noise_floor_is_void_and_nobody_says_so(tmp_path: Path) -> None:
+    report = eval_runs.report(
+        tmp_path, change=lambda r: replace(r, prompt_sha256="another") if r.arm == "baseline#2" else r
+    )
+    assert any("the noise floor of set says nothing: set: 400 prompts are not" in flag for flag in report.flags)
+
+
 def test_failed_items_count_as_wrong_ones(tmp_path: Path) -> None:
     report = eval_runs.report(
         tmp_path, change=lambda r: replace(r, score=None, why="it raised") if (r.arm, r.item) == ("w#1", "i0") else r
@@ -245,3 +297,13 @@ def test_the_least_speedup_of_the_floor_is_ignored(tmp_path: Path) -> None:
     slow = eval_runs.report(tmp_path / "a", floor={"quality": {"set": 0.02}, "speedup": 1.5})
     assert "the floor's speedup is breached: speedup 1.30" in of_w(slow)
     assert of_w(slow).startswith("reject: ")
+
+
+def test_a_lever_within_the_floor_is_never_recommended(tmp_path: Path) -> None:
+    off = {"audit": {"enabled": False}, "lookup_times": 1.0}
+    kept = eval_runs.report(tmp_path / "a", worse=2, better=2, **off)
+    assert kept.recommendation.startswith("Serve with w: speedup 1.30")
+    assert "it changes the outputs, and is within the floor on quality (p = " in kept.recommendation
+    assert "set: +0.0 points, 2 items worse and 2 better of 400" in kept.recommendation
+    rejected = eval_runs.report(tmp_path / "b", worse=40, **off)
+    assert rejected.recommendation.startswith("Stay with plain decoding (w breaches the floor (set: -10.0 points")

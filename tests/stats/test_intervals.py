@@ -3,7 +3,7 @@ import math
 import numpy as np
 import pytest
 
-from specq.stats.intervals import log_ratio, more_prompts, percentiles, pooled_ratio, t_interval
+from specq.stats.intervals import log_ratio, more_prompts, percentiles, pooled_ratio, speed_ratio, t_interval
 
 
 def test_t_interval_against_a_table() -> None:
@@ -37,6 +37,17 @@ def test_a_prompt_without_decoding_is_left_out() -> None:
     assert log_ratio([2.0, 0.0], [10, 0], [1.0, 0.0], [10, 0]).pooled.n == 1
     with pytest.raises(ValueError, match="at least one prompt"):
         log_ratio([0.0], [0], [0.0], [0])
+
+
+def test_a_ratio_without_its_interval_is_the_same_to_the_last_digit() -> None:
+    rng = np.random.default_rng(5)
+    for n in (1, 2, 29, 30, 200, 1000):
+        rows = [rng.uniform(0.1, 9.0, n + 1) for _ in range(4)]
+        # A prompt that one arm did not decode is in neither.
+        rows[3][n // 2] = 0.0
+        assert speed_ratio(*rows) == log_ratio(*rows, resamples=20).pooled.value
+    with pytest.raises(ValueError, match="at least one prompt"):
+        speed_ratio([0.0], [0], [0.0], [0])
 
 
 def test_t_below_thirty_prompts_and_bootstrap_from_there() -> None:

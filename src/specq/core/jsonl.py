@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import errno
+import io
 import json
 from collections.abc import Iterable, Iterator
 from pathlib import Path
@@ -92,22 +93,35 @@ def read(path: Path) -> tuple[list[tuple[int, dict[str, Any]]], int]:
         RunFolderError: the file cannot be read, or a line before the last is not a JSON object;
             the message names its number.
     """
+    lines, torn = scan(path)
+    return list(lines), torn
+
+
+def scan(path: Path) -> tuple[Iterator[tuple[int, dict[str, Any]]], int]:
+    """As `read`, one line at a time, so that a reader need not hold the objects of a whole file.
+
+    Raises:
+        RunFolderError: the file cannot be read; as `read` for a line, once its turn comes.
+    """
     if not path.exists():
-        return [], 0
+        return iter(()), 0
     try:
         data = path.read_bytes()
     except OSError as error:
         raise RunFolderError(f"{path} cannot be read ({error.strerror}); make it a readable file") from error
     torn = len(data) - (data.rfind(b"\n") + 1)
-    return list(_objects(path, data[: len(data) - torn])), torn
+    return _objects(path, data[: len(data) - torn]), torn
 
 
 def _objects(path: Path, data: bytes) -> Iterator[tuple[int, dict[str, Any]]]:
-    for number, line in enumerate(data.split(b"\n"), start=1):
+    # One decoder for all lines: json.loads makes a new one for each call that names parse_constant.
+    decoder = json.JSONDecoder(parse_constant=_refuse)
+    for number, line in enumerate(io.BytesIO(data), start=1):
         if not line.strip():
             continue
         try:
-            value = json.loads(line, parse_constant=_refuse)
+            text = line.removesuffix(b"\n")
+            value = decoder.decode(text.decode(json.detect_encoding(text), "surrogatepass"))
         except (ValueError, RecursionError) as error:
             raise damaged(path, number, f"not a JSON line ({error})") from error
         if not isinstance(value, dict):

@@ -34,7 +34,7 @@ def read(path: Path) -> tuple[list[tuple[int, Record]], int]:
     Raises:
         RunFolderError: a line before the last is damaged; the message names it as file:line.
     """
-    lines, torn = jsonl.read(path)
+    lines, torn = jsonl.scan(path)
     return [(number, _at(path, number, from_json, line)) for number, line in lines], torn
 
 
@@ -44,7 +44,7 @@ def read_outputs(path: Path) -> tuple[list[tuple[int, Output]], int]:
     Raises:
         RunFolderError: as `read`.
     """
-    lines, torn = jsonl.read(path)
+    lines, torn = jsonl.scan(path)
     return [(number, _at(path, number, lambda line: _made(Output, line), line)) for number, line in lines], torn
 
 
@@ -57,15 +57,16 @@ def _at(path: Path, number: int, make: Callable[[dict[str, Any]], T], line: dict
 
 def _made(cls: type[T], line: Mapping[str, Any]) -> T:
     name = cls.__name__
-    kinds = typed.fields_of(cls)
-    if extra := [key for key in line if key not in kinds]:
+    checks = typed.checks_of(cls)
+    if extra := [key for key in line if key not in checks]:
         raise RunFolderError(f"{name} has unknown fields {sorted(extra)}: another version of specq wrote this run")
     given = {key: typed.tuples(item) for key, item in line.items()}
     for key, item in given.items():
-        if not typed.fits(item, kinds[key]):
-            raise RunFolderError(f"{name}.{key} is {_short(line[key])}, allowed is {typed.in_words(kinds[key])}")
+        if not checks[key](item):
+            allowed = typed.in_words(typed.fields_of(cls)[key])
+            raise RunFolderError(f"{name}.{key} is {_short(line[key])}, allowed is {allowed}")
     if cls is Generated:
-        given["steps"] = tuple(StepRow(*row) for row in given.get("steps", ()))
+        given["steps"] = tuple(map(StepRow._make, given.get("steps", ())))
     try:
         return cls(**given)
     except TypeError as error:

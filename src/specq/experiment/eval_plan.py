@@ -177,7 +177,10 @@ def _task(asked: Eval) -> tuple[PlannedEval, tuple[str, ...]]:
 
 
 def _check_floor(experiment: Experiment, one: PlannedEval) -> None:
-    """Refuse a margin that no outcome could meet, and one on a tag that no item has."""
+    """Refuse a margin that no outcome could meet, one on a tag that no item has, and a price of what is half right."""
+    priced = experiment.objective.minimise == "price_per_correct_answer" or experiment.floor.price_per_correct_answer
+    if priced and not one.metric.binary:
+        raise ConfigError(f'price_per_correct_answer: metric "{one.metric.name}" scores more than 0 or 1')
     for key, margin in experiment.floor.quality.items():
         name, tag = split(key)
         if name != one.asked.name:

@@ -14,7 +14,7 @@ from specq.stats.scores import Difference
 
 CALIBRATED = ("gptq", "awq", "mlx-gptq", "mlx-awq")
 ROUNDED = {"gptq": "rtn", "awq": "rtn", "mlx-gptq": "mlx-rtn", "mlx-awq": "mlx-rtn"}
-_ALIKE = ("bits", "group_size")
+_ALIKE = ("bits", "group_size", "head", "embeddings")
 Words = Callable[[Difference, bool], str]
 
 
@@ -70,8 +70,8 @@ def _said(arm: str, control: str, found: Difference, binary: bool) -> str:
     """Given the arm's score less the control's."""
     moved = f"{points(found.value, binary)} ({points(found.low, binary)} to {points(found.high, binary)})"
     against = f"{arm} against {control}, which rounds to as many bits without calibration: {moved}"
-    if found.high_one_sided < 0:
+    if found.high < 0:
         return f"{against}. The calibrated method did worse: its calibration did harm here."
-    if found.low_one_sided > 0:
+    if found.low > 0:
         return f"{against}. The calibration paid."
     return f"{against}. No difference is shown: the calibration did not show its worth on these items."

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from specq.report.measures import Measure
 from specq.stats.scores import Difference, Rate
@@ -55,9 +55,10 @@ class ArmQuality:
     `source` is the id of the arm that made its answers, "" where nobody did; `how` says so in words. `unseen` says why
     the eval cannot see what the arm does to the outputs, "" where it can. `proved` says that its scores are those of
     the baseline's own answers. `slices` begins with all items. `broken` lists critical items that went from right to
-    wrong. `faults` make the comparison void, `flags` are to be read with it. `seconds` are those of its own answers,
-    None where it has none. `cut`, `empty` and `looping` count answers that ended at max_new_tokens, that say nothing,
-    and that repeat themselves.
+    wrong, or have no score. `unscored` counts items that the baseline has a score for and the arm has not. `faults`
+    make the comparison void, `flags` are to be read with it. `seconds` are those of its own answers, None where it has
+    none. `cut`, `empty` and `looping` count answers that ended at max_new_tokens, that say nothing, and that repeat
+    themselves.
     """
 
     arm: str
@@ -75,6 +76,7 @@ class ArmQuality:
     seconds: float | None
     faults: tuple[str, ...]
     flags: tuple[str, ...]
+    unscored: int = 0
     unseen: str = ""
     proved: bool = False
 
@@ -89,7 +91,7 @@ class EvalReport:
     """One eval of a run. `noise` is the baseline against itself at another batch size, `probe` with noisy weights.
 
     `baseline` is None where the baseline answered nothing, and `own` are its answers. `against_control` are sentences
-    on calibrated methods held against round-to-nearest at the same bits.
+    on calibrated methods held against round-to-nearest at the same bits. `margins` are the floor's, by tag.
     """
 
     name: str
@@ -109,6 +111,7 @@ class EvalReport:
     flags: tuple[str, ...]
     against_control: tuple[str, ...]
     own: ArmQuality | None = None
+    margins: Mapping[str | None, float] = field(default_factory=dict)
 
     def arm(self, id: str) -> ArmQuality | None:
         """The arm of that id, None where it is not judged."""
@@ -116,10 +119,13 @@ class EvalReport:
 
     @property
     def caught(self) -> bool | None:
-        """Whether the eval noticed the probe's noise: its upper bound lies below 0; None without a probe."""
-        if self.probe is None or self.probe.all is None:
+        """Whether the eval noticed the probe's noise: its upper bound lies below 0; None without a probe.
+
+        A probe that was asked and has no score noticed nothing.
+        """
+        if self.probe is None:
             return None
-        return self.probe.all.change.high_one_sided < 0
+        return self.probe.all is not None and self.probe.all.change.high_one_sided < 0
 
 
 def measures(report: EvalReport, arm: str) -> tuple[Measure, ...]:

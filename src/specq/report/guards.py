@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from specq.core.evaluated import PROBE, EvalAnswer
-from specq.core.records import LoadedModel
+from specq.core.records import EvalProof, LoadedModel
 from specq.report.evals import EvalReport
 from specq.report.runfile import RunFile
 from specq.report.words import points
@@ -21,14 +21,16 @@ def flags(reports: Sequence[EvalReport]) -> list[str]:
     found: list[str] = []
     for report in reports:
         found += report.flags
-        if report.noise is not None and (moved := report.noise.all) is not None:
-            found += [f"{report.name}: {fault}" for fault in report.noise.faults]
-            if not moved.change.low <= 0 <= moved.change.high:
-                found.append(
-                    f"{report.name}: the baseline differs from itself at batch size {report.noise_batch_size}: "
-                    f"{points(moved.change.value, report.binary)} ({points(moved.change.low, report.binary)} to "
-                    f"{points(moved.change.high, report.binary)})"
-                )
+        for twin, what in ((report.noise, "the noise floor"), (report.probe, "the probe")):
+            said = () if twin is None else (*twin.faults, *(twin.flags if twin.all is None else ()))
+            found += [f"{what} of {report.name} says nothing: {fault}" for fault in said]
+        moved = report.noise.all if report.noise is not None else None
+        if moved is not None and not moved.change.low <= 0 <= moved.change.high:
+            found.append(
+                f"{report.name}: the baseline differs from itself at batch size {report.noise_batch_size}: "
+                f"{points(moved.change.value, report.binary)} ({points(moved.change.low, report.binary)} to "
+                f"{points(moved.change.high, report.binary)})"
+            )
         if report.caught is False:
             found.append(
                 f"{report.name}: it did not notice weights perturbed by {100 * report.probe_noise:.0f} %, so that no "
@@ -49,9 +51,11 @@ def faults(
     asked = [r for r in own.values() if r.finish != "failed"]
     # The prompts of a task of lm-eval are known from what the baseline was asked.
     wanted_ids = {
-        i: str(item["prompt_sha256"]) or (base[i].prompt_sha256 if i in base else "") for i, item in items.items()
+        # "" where the baseline itself failed: then there is nothing to hold against.
+        i: str(item["prompt_sha256"]) or (base[i].prompt_sha256 if i in base else "")
+        for i, item in items.items()
     }
-    if other := [r.item for r in asked if r.prompt_sha256 != wanted_ids[r.item]]:
+    if other := [r.item for r in asked if wanted_ids[r.item] and r.prompt_sha256 != wanted_ids[r.item]]:
         yield f"{name}: {len(other)} prompts are not the baseline's, token by token, first {other[0]}"
     if not run.missing and len(own) < len(items):
         lacking = [i for i in items if i not in own]
@@ -83,6 +87,10 @@ def _on_its_own_weights(
 
 def arm_flags(run: RunFile, arm: str, whose: str, own: Answers, base: Answers) -> Iterator[str]:
     """What is to be read with an arm's scores."""
+    proof = next((r for r in run.of(EvalProof) if r.arm == arm and not r.holds), None)
+    if proof is not None:
+        why = proof.message or f"first other on {proof.first_difference}, where an exact rule gives all of them"
+        yield f"{proof.equal} of {proof.items} answers have its target's ids in float32 ({why})"
     if failed := [r for r in own.values() if r.score is None]:
         yield f"{len(failed)} of {len(own)} items have no score, first {failed[0].item}: {failed[0].why}"
     changed = arm == PROBE or run.target(whose) is not None

@@ -87,6 +87,13 @@ def _judge(
         for report in evals
         if (one := report.arm(arm)) is None or (one.all is None and not (one.unseen and one.source == ""))
     ]
+    missing += [
+        f"{report.name} ({tag})"
+        for report in evals
+        if report.name not in missing and (one := report.arm(arm)) is not None and not one.unseen
+        for tag in report.margins
+        if tag is not None and tag not in {part.tag for part in one.slices}
+    ]
     if missing:
         return Judged(kind="undecided", sentences=tuple(f"{name}: it has no scores there" for name in missing))
     if lossless:
@@ -97,18 +104,30 @@ def _judge(
     if beyond is not None and beyond < LEVEL:
         told = [text for one, text in zip(held, sentences, strict=True) if one.slice.outcome == "reject"]
         return Judged(kind="reject", sentences=tuple(told) or sentences, p=beyond)
+    lacks = [
+        f"{report.name}: {one.unscored} items that the baseline has a score for have none, and count for nothing"
+        for report in evals
+        if (one := report.arm(arm)) is not None and one.unscored
+    ]
+    # What an eval cannot see is vouched for by a margin on one that can.
+    seeing = {report.name for report in evals if (one := report.arm(arm)) is not None and not one.unseen}
+    if blind and not any(one.of.name in seeing for one in held):
+        lacks.append("no margin is on an eval that sees it")
     deaf = [report for report in {id(one.of): one.of for one in held}.values() if report.caught is False]
-    if within is not None and within < LEVEL and not deaf:
+    if within is not None and within < LEVEL and not deaf and not lacks:
         return Judged(kind="keep", sentences=(*sentences, *blind), p=within)
     why = [
         f"{report.name} did not notice weights perturbed by {100 * report.probe_noise:.0f} %, so that no loss is found "
         "says little"
         for report in deaf
     ]
-    if all(one.slice.outcome == "keep" for one in held) and not deaf:
+    why += lacks
+    if all(one.slice.outcome == "keep" for one in held) and not deaf and not lacks:
         why.append(f"each margin is held alone, but not after Holm over the arms asked (p = {within:.2g})")
-    more = [n for one in held if (n := one.slice.change.against(one.margin).more_items) is not None]
-    return Judged(kind="undecided", sentences=(*sentences, *why, *blind), p=within, more_items=max(more, default=None))
+    open_ = [one for one in held if one.slice.outcome == "undecided"]
+    more = [n for one in open_ if (n := one.slice.change.against(one.margin).more_items) is not None]
+    settled = max(more) if more and len(more) == len(open_) else None
+    return Judged(kind="undecided", sentences=(*sentences, *why, *blind), p=within, more_items=settled)
 
 
 def _adjusted(p: Mapping[str, float]) -> dict[str, float]:

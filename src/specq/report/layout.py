@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from specq.report import layout_draft, layout_outputs, layout_quality, targets
+from specq.report import charts_front, layout_draft, layout_outputs, layout_quality, targets
 from specq.report.arm import ArmReport
 from specq.report.assemble import Report
 from specq.report.measures import Measure
@@ -37,6 +37,7 @@ def sections(report: Report) -> tuple[Section, ...]:
         layout_outputs.by_context(report.arms),
         layout_outputs.audit(report),
         *layout_quality.sections(report),
+        _front(report),
         Section(
             title="Verdicts",
             lines=tuple(
@@ -47,6 +48,22 @@ def sections(report: Report) -> tuple[Section, ...]:
         Section(title="Notes", lines=report.notes),
     )
     return tuple(section for section in everything if section.lines or section.rows)
+
+
+def _front(report: Report) -> Section:
+    """Which arms no other arm beats in everything that was measured."""
+    found = charts_front.front(report)
+    if found is None:
+        return Section(title="Front")
+    kept = [one for one in found.placed if not one.beaten_by]
+    behind = [one for one in found.placed if one.beaten_by]
+    lines = [
+        f"Of {', '.join(axis.title for axis in found.axes)}, as measured, these arms are beaten in all by no other: "
+        + ", ".join(one.arm.label + (" (rejected)" if one.rejected else "") for one in kept)
+        + "."
+    ]
+    lines += [f"{one.arm.label} is behind {', '.join(one.beaten_by)}." for one in behind]
+    return Section(title="Front", lines=(*lines, *found.left_out))
 
 
 def heading(report: Report) -> tuple[str, ...]:

@@ -8,6 +8,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
+from operator import itemgetter
 
 import numpy as np
 
@@ -204,7 +205,8 @@ def _step_times(generations: Sequence[Generated]) -> list[Measure]:
 
 
 def _column(index: int) -> Callable[[Generated], float]:
-    return lambda g: sum(step[index] for step in g.steps)
+    pick = itemgetter(index)
+    return lambda g: sum(map(pick, g.steps))
 
 
 def _decoded(g: Generated) -> int:

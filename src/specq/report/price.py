@@ -60,9 +60,14 @@ def advantage(e2e: SpeedUp | None, evals: tuple[EvalReport, ...], arm: str) -> S
     """
     found = evals[0].arm(arm) if len(evals) == 1 else None
     base = evals[0].baseline if found is not None else None
+    if len(evals) != 1 or not evals[0].binary:
+        return None
     if e2e is None or found is None or found.all is None or base is None or base.value <= 0:
         return None
     change = found.all.change
+    if found.proved:
+        # Its answers are the baseline's own: nothing of their price is in doubt but the time.
+        return e2e
     ratio = (base.value + change.value) / base.value
     if ratio <= 0:
         return None

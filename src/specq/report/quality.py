@@ -9,6 +9,7 @@ from functools import cached_property
 from typing import Any
 
 from specq.core.evaluated import PROBE, EvalAnswer, EvalChunk, EvalProof
+from specq.experiment.quality import split
 from specq.report import guards
 from specq.report.controls import controls
 from specq.report.evals import ArmQuality, EvalReport, Flip, Slice
@@ -84,6 +85,7 @@ class _Eval:
             probe=probe,
             probe_noise=float(self.one["probe"]),
             flags=tuple(guards.eval_flags(self.name, self.one, base)),
+            margins=self._margins,
             against_control=tuple(self._controls()),
             own=self._arm(self.first, (self.first, "its own answers")) if base else None,
         )
@@ -131,7 +133,8 @@ class _Eval:
             proved=whose == self.first != arm,
             slices=tuple(slices),
             flips=flips,
-            broken=tuple(flip.item for flip in flips if flip.critical and flip.worse),
+            broken=self._broken(own, base) if not faults else (),
+            unscored=sum(r.score is None and _scored(base, i) is not None for i, r in own.items()),
             failed=sum(r.score is None for r in own.values()),
             cut=sum(r.finish == "length" for r in own.values()),
             empty=guards.empty(own),
@@ -142,6 +145,13 @@ class _Eval:
             flags=tuple(guards.arm_flags(self.run, arm, whose, own, base)) if own else (),
         )
 
+    def _broken(self, own: Mapping[str, EvalAnswer], base: Mapping[str, EvalAnswer]) -> tuple[str, ...]:
+        """Critical items that the baseline gets right and the arm does not, or has no score for."""
+        if not self.one["binary"]:
+            return ()
+        critical = [ident for ident, item in self.items.items() if item["critical"] and ident in own]
+        return tuple(i for i in critical if _scored(base, i) == 1 and _scored(own, i) != 1)
+
     @cached_property
     def _tags(self) -> dict[str, list[str]]:
         found: dict[str, list[str]] = {}
@@ -150,11 +160,16 @@ class _Eval:
                 found.setdefault(str(tag), []).append(ident)
         return found
 
+    @cached_property
+    def _margins(self) -> dict[str | None, float]:
+        """The floor's margins by tag, None for all items."""
+        asked = {split(key): margin for key, margin in self.run.setting("floor", "quality", default={}).items()}
+        return {tag: float(margin) for (name, tag), margin in asked.items() if name == self.name}
+
     def _slices(self, own: Mapping[str, EvalAnswer], base: Mapping[str, EvalAnswer]) -> Iterable[Slice | None]:
-        margins = self.run.setting("floor", "quality", default={})
-        yield self._slice(None, list(self.items), own, base, margins.get(self.name))
+        yield self._slice(None, list(self.items), own, base, self._margins.get(None))
         for tag, ids in self._tags.items():
-            yield self._slice(tag, ids, own, base, margins.get(f"{self.name}:{tag}"))
+            yield self._slice(tag, ids, own, base, self._margins.get(tag))
 
     def _slice(
         self,

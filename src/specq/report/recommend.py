@@ -40,7 +40,7 @@ def _serve(kept: Sequence[Case], cases: Sequence[Case], verdicts: Mapping[str, V
     among = f", p = {p:.2g} after Holm over {len(cases)} arms" if p is not None and len(cases) > 1 else ""
     text = (
         f"Serve with {best.label}: {name} {ratio(measure.value)} ({interval(measure)}, "
-        f"n = {measure.n} prompts{among}); {best.audit.sentence()}"
+        f"n = {measure.n} prompts{among}); {_outputs(best)}"
     )
     if best.audit.seen_above is not None:
         text += f", and a fault on fewer than {share(best.audit.seen_above)} of prompts may have been missed"
@@ -55,6 +55,9 @@ def _serve(kept: Sequence[Case], cases: Sequence[Case], verdicts: Mapping[str, V
     if best.apart is not None:
         text += f" It was {best.apart.caveat}."
     text += _still(cases, verdicts, ground, measure.value or 0.0)
+    rejected = [case for case in cases if verdicts[case.arm].kind == "reject" and verdicts[case.arm].floor]
+    if rejected:
+        text += f" Not served: {_others(rejected, verdicts)}."
     failed = [case for case in cases if case.shortfall or not verdicts[case.arm].has_data]
     if failed:
         text += f" Not compared with it: {_others(failed, verdicts)}."
@@ -64,6 +67,14 @@ def _serve(kept: Sequence[Case], cases: Sequence[Case], verdicts: Mapping[str, V
     if ground.drift is not None:
         changes.insert(0, f"a run on a quiet machine (this one drifted by {share(ground.drift)})")
     return f"{text} What would change this: {'; '.join(changes)}."
+
+
+def _outputs(case: Case) -> str:
+    """What is known of an arm's outputs: its audit, or, where it changes them, its quality against the floor."""
+    if case.changes and case.quality is not None and case.quality.kind == "keep":
+        p = "" if case.quality.p is None else f" (p = {case.quality.p:.2g} after Holm)"
+        return f"it changes the outputs, and is within the floor on quality{p}: {'; '.join(case.quality.sentences)}"
+    return case.audit.sentence()
 
 
 def _stay(cases: Sequence[Case], verdicts: Mapping[str, Verdict], ground: Ground) -> str:
@@ -93,8 +104,18 @@ def _still(cases: Sequence[Case], verdicts: Mapping[str, Verdict], ground: Groun
     apart = f", {best.apart.caveat}" if best.apart is not None else ""
     return (
         f" {best.label} would be {faster} ({name} {ratio(measure.value)}, {interval(measure)}{apart}), but it "
-        f"{best.changes}: measure its quality on your task first."
+        f"{best.changes}: {_quality_lacks(best)} first."
     )
+
+
+def _quality_lacks(case: Case) -> str:
+    """What is to be done about the quality of an arm that changes the outputs before it can be served."""
+    if case.quality is None:
+        return "measure its quality on your task"
+    if case.quality.kind == "unjudged":
+        return "set a margin for its quality in [floor]"
+    more = "" if case.quality.more_items is None else f" (about {case.quality.more_items} more)"
+    return f"give its evals more items{more}, for its quality is undecided"
 
 
 def _lacks(case: Case, verdict: Verdict, ground: Ground) -> str:
@@ -104,7 +125,10 @@ def _lacks(case: Case, verdict: Verdict, ground: Ground) -> str:
     if verdict.kind in ("reject", "invalid"):
         return ""
     if verdict.faster_but_changed:
-        return f"a measurement of what {case.label} costs in quality on your task"
+        if case.quality is None:
+            return f"a measurement of what {case.label} costs in quality on your task"
+        margin = case.quality.kind == "unjudged"
+        return f"a margin for the quality of {case.label}" if margin else f"more items in the evals of {case.label}"
     if ground.audited and case.audit.status == "missing":
         return "an audit of the outputs that comes through"
     if case.apart is not None and (found := case.measures.get(ground.measure)) is not None:
@@ -123,10 +147,11 @@ def _standing(case: Case, verdict: Verdict) -> str:
     if not verdict.has_data:
         return f"has no data{f': {case.shortfall}' if case.shortfall else ''}"
     if verdict.faster_but_changed:
-        return "is faster but changes the outputs"
+        undecided = case.quality is not None and case.quality.kind == "undecided"
+        return "is faster, and its quality is undecided" if undecided else "is faster but changes the outputs"
     words = {
         "keep": "is ahead alone but not after Holm over the arms asked",
-        "reject": "breaches the floor" if verdict.floor else "is slower",
+        "reject": f"breaches the floor ({verdict.floor[0]})" if verdict.floor else "is slower",
         "undecided": "is undecided",
         "invalid": "is invalid",
     }

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, TypeVar, cast
 
-from specq.core.records import Done, Failed, Generated, Record, failed_arms
+from specq.core.evaluated import PROBE
+from specq.core.records import Done, Failed, Generated, Output, Record, failed_arms
+from specq.core.typed import fields_of
 from specq.core.types import LOSSY_RULES
 from specq.run import folder as run_folder
 from specq.run.job import Task, blocks_of
@@ -38,7 +40,15 @@ class RunFile:
 
     def of(self, kind: type[R]) -> list[R]:
         """The records of one kind, in the order in which they were written."""
-        return [record for record in self.records if isinstance(record, kind)]
+        return cast(list[R], list(self._by_kind.get(kind, ())))
+
+    @cached_property
+    def _by_kind(self) -> dict[type, list[Record]]:
+        # A report asks for a few records of a kind many times over, and most of a run's are of others.
+        found: dict[type, list[Record]] = {}
+        for record in self.records:
+            found.setdefault(type(record), []).append(record)
+        return found
 
     def setting(self, *keys: str, default: Any) -> Any:
         """A value of the resolved config by its path, or the default where the config has none."""
@@ -130,6 +140,20 @@ class RunFile:
         return measure_tasks(list(self.blocks), repeats, processes)
 
     @property
+    def _eval_tasks(self) -> list[str]:
+        """The names of the workers that were to answer the evals, without the proofs, which come before them."""
+        evals = (self.info.get("evals") or {}).values()
+        if not evals:
+            return []
+        weights: dict[str, str] = {}
+        for arm in self.info["arms"]:
+            target = arm.get("target") or {}
+            key = repr([target.get(name) for name in ("recipe", "model")])
+            weights.setdefault(key, str(arm["id"]))
+        probe = [PROBE] if len(self.info["arms"]) > len(self.baselines) and any(one["probe"] for one in evals) else []
+        return [Task(kind="eval", arm=arm).name for arm in (*weights.values(), *probe)]
+
+    @property
     def missing(self) -> list[str]:
         """What the run has still to do or has lost, in words; empty when it is complete.
 
@@ -154,6 +178,8 @@ class RunFile:
             found.append(f"{recorded} of {expected} generations are recorded{through}")
         if self.setting("workload", "memory", default=False) and unmeasured:
             found.append(f"memory is not measured for {', '.join(unmeasured)}")
+        if unanswered := [task for task in self._eval_tasks if task not in tasks]:
+            found.append(f"evals are not answered: {', '.join(unanswered)}")
         audits = {Task(kind="audit", arm=block).name for block in self.blocks}
         if self.setting("audit", "enabled", default=True) and not audits <= tasks:
             some = f" in {len(audits - tasks)} of {len(audits)} blocks" if audits & tasks else ""
@@ -177,8 +203,13 @@ def load(folder: Path | str) -> RunFile:
         folder=folder,
         info=info,
         records=contents.records,
-        outputs=tuple({**asdict(output), "ids": list(output.ids)} for output in contents.outputs),
+        outputs=tuple(map(_as_json, contents.outputs)),
         torn=contents.torn,
         losses=tuple(contents.losses),
         done=contents.done is not None,
     )
+
+
+def _as_json(output: Output) -> dict[str, Any]:
+    # asdict would copy every token on its own.
+    return {**{name: getattr(output, name) for name in fields_of(Output)}, "ids": list(output.ids)}

@@ -7,15 +7,17 @@ A/A comparison, which shows what "no difference" looks like in the run.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from specq.core.records import Generated
 from specq.report.measures import Measure, from_interval
 from specq.report.runfile import RunFile, Turn
-from specq.stats.intervals import SpeedUp, log_ratio
+from specq.stats.intervals import SpeedUp, log_ratio, speed_ratio
 
 Arm = dict[Turn, Generated]
+# Per prompt: the bases' seconds and tokens (or answers), and the arm's.
+_PromptSums = tuple[dict[str, float], dict[str, float], dict[str, float], dict[str, float]]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -47,21 +49,39 @@ class Stratum:
     draft_acceptance: float | None
 
 
-def compare(bases: Sequence[Arm], arm: Arm, prompts: Collection[str] | None = None) -> Compared:
-    """Compare an arm with the pooled bases, on all prompts or on those named."""
-    shared = set(arm).intersection(*bases)
-    union = set(arm).union(*bases)
-    if prompts is not None:
-        shared = {turn for turn in shared if turn[1] in prompts}
-        union = {turn for turn in union if turn[1] in prompts}
-    turns = sorted(shared)
-    groups = {process: [turn for turn in turns if turn[0] == process] for process in sorted({t[0] for t in turns})}
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Counts:
+    """What the steps of one generation come to; every tag of its prompt adds it up."""
+
+    prompt: str
+    steps: int
+    decoded: int
+    proposed: int
+    accepted: int
+
+    @classmethod
+    def of(cls, g: Generated) -> _Counts:
+        return cls(
+            prompt=g.prompt,
+            steps=len(g.steps),
+            decoded=g.new_tokens - 1,
+            proposed=sum(step[1] for step in g.steps),
+            accepted=sum(step[2] for step in g.steps),
+        )
+
+
+def compare(bases: Sequence[Arm], arm: Arm) -> Compared:
+    """Compare an arm with the pooled bases."""
+    turns = _shared(bases, arm)
+    groups: dict[int, list[Turn]] = {}
+    for turn in turns:
+        groups.setdefault(turn[0], []).append(turn)
     return Compared(
-        decode=_decode(bases, arm, turns),
-        e2e=_e2e(bases, arm, turns),
+        decode=_log_ratio(_decode(bases, arm, turns)),
+        e2e=_log_ratio(_e2e(bases, arm, turns)),
         prompts=len({turn[1] for turn in turns}),
         turns=len(turns),
-        dropped=len(union) - len(shared),
+        dropped=len(set(arm).union(*bases)) - len(turns),
         by_process=_by_process(_decode, bases, arm, groups),
         e2e_by_process=_by_process(_e2e, bases, arm, groups),
     )
@@ -69,19 +89,21 @@ def compare(bases: Sequence[Arm], arm: Arm, prompts: Collection[str] | None = No
 
 def strata(run: RunFile, bases: Sequence[Arm], arm: Arm) -> tuple[Stratum, ...]:
     """One stratum a tag that the run's prompts carry, in the order of run.json."""
+    shared = _shared(bases, arm)
+    counted = [_Counts.of(g) for g in arm.values()]
     found = []
-    for tag, prompts in run.tags.items():
-        compared = compare(bases, arm, set(prompts))
-        generations = [g for g in arm.values() if g.prompt in prompts]
-        steps = [step for g in generations for step in g.steps]
-        proposed = sum(step[1] for step in steps)
+    for tag, named in run.tags.items():
+        prompts = set(named)
+        turns = [turn for turn in shared if turn[1] in prompts]
+        own = [counts for counts in counted if counts.prompt in prompts]
+        steps, proposed = sum(one.steps for one in own), sum(one.proposed for one in own)
         found.append(
             Stratum(
                 tag=tag,
-                n=compared.prompts,
-                speedup=speed_measure("speedup", compared.decode, f"on the tag {tag}"),
-                tokens_per_step=sum(g.new_tokens - 1 for g in generations) / len(steps) if steps else None,
-                draft_acceptance=sum(step[2] for step in steps) / proposed if proposed else None,
+                n=len({turn[1] for turn in turns}),
+                speedup=speed_measure("speedup", _log_ratio(_decode(bases, arm, turns)), f"on the tag {tag}"),
+                tokens_per_step=sum(one.decoded for one in own) / steps if steps else None,
+                draft_acceptance=sum(one.accepted for one in own) / proposed if proposed else None,
             )
         )
     return tuple(found)
@@ -124,44 +146,48 @@ def speed_measures(compared: Compared, baseline: str) -> tuple[Measure, ...]:
 
 def prefill_measure(bases: Sequence[Arm], arm: Arm, baseline: str) -> Measure:
     """`prefill_speedup`: baseline / arm of ttft_s, pooled; below 1 the first token comes later."""
-    turns = sorted(set(arm).intersection(*bases))
-    found = _per_answer(bases, arm, turns, lambda g: g.ttft_s)
+    found = _log_ratio(_per_answer(bases, arm, _shared(bases, arm), lambda g: g.ttft_s))
     return speed_measure("prefill_speedup", found, f"of ttft_s against {baseline}")
 
 
+def _shared(bases: Sequence[Arm], arm: Arm) -> list[Turn]:
+    """The turns that all of them have, in order."""
+    return sorted(set(arm).intersection(*bases))
+
+
 def _by_process(
-    measure: Callable[[Sequence[Arm], Arm, Sequence[Turn]], SpeedUp | None],
+    measure: Callable[[Sequence[Arm], Arm, Sequence[Turn]], _PromptSums],
     bases: Sequence[Arm],
     arm: Arm,
     groups: dict[int, list[Turn]],
 ) -> tuple[tuple[int, float], ...]:
-    found = ((process, measure(bases, arm, turns)) for process, turns in groups.items())
-    return tuple((process, speed.pooled.value) for process, speed in found if speed is not None)
+    # The value alone: an interval would cost a bootstrap for each process, and none is shown.
+    found = ((process, _on_prompts(measure(bases, arm, turns))) for process, turns in groups.items())
+    return tuple((process, speed_ratio(*rows)) for process, rows in found if rows is not None)
 
 
-def _decode(bases: Sequence[Arm], arm: Arm, turns: Sequence[Turn]) -> SpeedUp | None:
+def _decode(bases: Sequence[Arm], arm: Arm, turns: Sequence[Turn]) -> _PromptSums:
     def time(g: Generated) -> float:
         return g.e2e_s - g.ttft_s
 
-    sums = _sums(bases, turns, time) + _sums([arm], turns, time)
-    return _log_ratio(sums)
+    return _sums(bases, turns, time) + _sums([arm], turns, time)
 
 
-def _e2e(bases: Sequence[Arm], arm: Arm, turns: Sequence[Turn]) -> SpeedUp | None:
+def _e2e(bases: Sequence[Arm], arm: Arm, turns: Sequence[Turn]) -> _PromptSums:
     return _per_answer(bases, arm, turns, lambda g: g.e2e_s)
 
 
 def _per_answer(
     bases: Sequence[Arm], arm: Arm, turns: Sequence[Turn], time: Callable[[Generated], float]
-) -> SpeedUp | None:
-    """A ratio of seconds an answer."""
+) -> _PromptSums:
+    """Of a ratio of seconds an answer."""
     base_time, _ = _sums(bases, turns, time)
     arm_time, _ = _sums([arm], turns, time)
     answers: dict[str, float] = {}
     for turn in turns:
         answers[turn[1]] = answers.get(turn[1], 0.0) + 1
     pooled = {prompt: count * len(bases) for prompt, count in answers.items()}
-    return _log_ratio((base_time, pooled, arm_time, answers))
+    return base_time, pooled, arm_time, answers
 
 
 def _sums(
@@ -178,9 +204,12 @@ def _sums(
     return seconds, tokens
 
 
-def _log_ratio(sums: tuple[dict[str, float], ...]) -> SpeedUp | None:
+def _on_prompts(sums: _PromptSums) -> list[list[float]] | None:
+    """The four sums as rows [prompts], on the prompts that have all of them; None where none has."""
     prompts = [p for p in sums[0] if all(of_arm[p] > 0 for of_arm in sums)]
-    if not prompts:
-        return None
-    base_time, base_tokens, arm_time, arm_tokens = ([of_arm[p] for p in prompts] for of_arm in sums)
-    return log_ratio(base_time, base_tokens, arm_time, arm_tokens)
+    return [[of_arm[p] for p in prompts] for of_arm in sums] if prompts else None
+
+
+def _log_ratio(sums: _PromptSums) -> SpeedUp | None:
+    rows = _on_prompts(sums)
+    return None if rows is None else log_ratio(*rows)

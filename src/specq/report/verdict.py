@@ -52,8 +52,8 @@ def decide(cases: Sequence[Case], ground: Ground) -> dict[str, Verdict]:
     the same arm moved between its blocks, not beyond 1 alone. A failed audit or another failed
     guard makes the arm invalid, whatever its speed, and so does having no data. Where the run
     audits its outputs, an arm whose audit is missing is undecided, since its speed may be another
-    text's. An arm that changes the outputs is at most undecided, for a speed says nothing of what
-    the change costs. A smoke run decides nothing but what is invalid.
+    text's. An arm that changes the outputs is kept only where its quality is within the floor, for a speed
+    says nothing of what the change costs. A smoke run decides nothing but what is invalid.
     """
     speeds = {case.arm: _objective(case, ground) for case in cases}
     p_values = {
@@ -80,6 +80,11 @@ def _decide(case: Case, speed: SpeedUp | None, ground: Ground, p: float | None) 
     if faults := _faults(case):
         return Verdict(kind="invalid", sentence=f"{case.label} is invalid: {'; '.join(faults)}.", reasons=faults)
     short = [*([case.shortfall] if case.shortfall else []), *ground.shortfalls]
+    if speed is None and ground.by_price and case.compared.e2e is not None:
+        reason = "no answer of it is right, or it has no scores, so a correct answer of it has no price"
+        return Verdict(
+            kind="reject", sentence=f"{case.label} is rejected: {reason}.", reasons=(reason,), floor=(reason,)
+        )
     if speed is None:
         reason = "; ".join(short) or "no prompt was decoded by both it and the baseline"
         said = f"{case.label} has no data: {reason}."
@@ -127,7 +132,6 @@ def _decide(case: Case, speed: SpeedUp | None, ground: Ground, p: float | None) 
 def _by_interval(case: Case, found: Interval, ground: Ground) -> tuple[Kind, list[str], int | None]:
     """What the interval alone says, why it does not say more, and how many prompts it lacks."""
     by_process = case.compared.e2e_by_process if ground.end_to_end else case.compared.by_process
-    by_process = () if ground.by_price else by_process
     if found.low is None or found.high is None:
         return "undecided", ["one prompt has no spread: give at least two"], None
     if found.low > 1 or found.high < 1:

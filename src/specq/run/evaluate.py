@@ -10,7 +10,7 @@ from typing import Any
 
 from specq.core import hashes
 from specq.core.clock import now
-from specq.core.errors import Interrupted
+from specq.core.errors import Interrupted, RunFailed
 from specq.core.evaluated import PROBE
 from specq.core.records import Done, EvalAnswer, EvalChunk, EvalProof, LoadedModel
 from specq.core.types import Prompt, Sampling
@@ -53,6 +53,7 @@ class _Arms:
         self._stack = stack
         self._targets = stack.enter_context(engines.Targets(self.engine, job.experiment))
         self._open: dict[Any, tuple[LoadedTarget, Decoder]] = {}
+        self._broken: dict[Any, Exception] = {}
         tokenizer = tokenizer_of(job)
         self._evals = {name: eval_sets.read(job, name, tokenizer) for name in job.evals}
 
@@ -64,6 +65,8 @@ class _Arms:
             target, decoder = self._of(stretch)
             started = now()
             found = asked.answer(stretch.places, target, decoder, stretch.batch_size)
+        except (Interrupted, RunFailed):
+            raise
         except Exception as error:  # noqa: BLE001 - an item that could not be answered is on record as failed
             said = f"{type(error).__name__}: {hide_home(str(error))}"
             failed = f"{stretch.arm} failed on {len(stretch.places)} items of {stretch.eval}: {said}"
@@ -91,11 +94,20 @@ class _Arms:
     def _of(self, stretch: Stretch) -> tuple[LoadedTarget, Decoder]:
         noise = eval_left.probe_of(self.job.evals[stretch.eval]) if stretch.arm == PROBE else 0.0
         key = (stretch.arm, noise)
+        if key in self._broken:
+            raise self._broken[key]
         if key not in self._open:
-            target = self._perturbed(noise) if noise else self._target(stretch.arm)
-            draft = None if noise else self.made.draft(self.job.drafts[stretch.arm])
-            self._open[key] = target, target.decoder(draft)
+            try:
+                self._open[key] = self._opened(stretch.arm, noise)
+            except Exception as error:
+                # Loaded once for all stretches, and so is what cannot be loaded.
+                self._broken[key] = error
+                raise
         return self._open[key]
+
+    def _opened(self, arm: str, noise: float) -> tuple[LoadedTarget, Decoder]:
+        target = self._perturbed(noise) if noise else self._target(arm)
+        return target, target.decoder(None if noise else self.made.draft(self.job.drafts[arm]))
 
     def _target(self, arm: str) -> LoadedTarget:
         spec = self.job.targets[arm]
@@ -120,13 +132,25 @@ def prove(job: Job, task: Task) -> None:
         engine = engines.in_float32(job.experiment)
         prompts = [_prompt(job, name, place) for name, place in picked]
         with engines.Targets(engine, job.experiment) as opened:
-            target = opened.of(made.target(job.targets[task.arm]))
-            job.progress.say("loaded")
-            plain = _ids(job, target.decoder(None), picked, prompts)
-            for arm in arms:
-                job.store.append(_proof(job, arm, target, made, picked, prompts, plain))
-                job.progress.say("proved", arm=arm)
+            try:
+                target = opened.of(made.target(job.targets[task.arm]))
+                job.progress.say("loaded")
+                plain = _ids(job, target.decoder(None), picked, prompts)
+            except (Interrupted, RunFailed):
+                raise
+            except Exception as error:  # noqa: BLE001 - float32 may not fit: then nothing is proved, and all answer
+                for arm in arms:
+                    job.store.append(_unproved(arm, picked, error))
+            else:
+                for arm in arms:
+                    job.store.append(_proof(job, arm, target, made, picked, prompts, plain))
+                    job.progress.say("proved", arm=arm)
     job.store.append(Done(process=job.process, task=task.name))
+
+
+def _unproved(arm: str, picked: Sequence[tuple[str, int]], error: Exception) -> EvalProof:
+    said = f"{type(error).__name__}: {hide_home(str(error))}"
+    return EvalProof(arm=arm, items=len(picked), equal=0, first_difference="", message=said)
 
 
 def _proof(
@@ -143,8 +167,7 @@ def _proof(
     except Interrupted:
         raise
     except Exception as error:  # noqa: BLE001 - an arm that cannot be proved is evaluated through its own loop
-        said = f"{type(error).__name__}: {hide_home(str(error))}"
-        return EvalProof(arm=arm, items=len(picked), equal=0, first_difference="", message=said)
+        return _unproved(arm, picked, error)
     same = [one == two for one, two in zip(plain, other, strict=True)]
     first = next(
         (

@@ -95,7 +95,7 @@ def pooled_ratio(
         raise ValueError("a pooled ratio needs prompts and a denominator above 0")
     if np.any(sums[signs > 0] <= 0):
         return Interval(value=0.0, low=None, high=None, n=n, spread=0.0, method="none")
-    value = float(np.prod(sums[signs > 0]) / np.prod(sums[signs < 0]))
+    value = _ratio_of(sums[signs > 0], sums[signs < 0])
     log_value = math.log(value)
     if n == 1:
         return Interval(value=value, low=None, high=None, n=1, spread=0.0, method="none")
@@ -129,11 +129,7 @@ def log_ratio(
     Raises:
         ValueError: no prompt is left.
     """
-    rows = np.asarray([base_time, base_tokens, arm_time, arm_tokens], dtype=float)
-    rows = rows[:, np.all(rows > 0, axis=0)]
-    if rows.shape[1] == 0:
-        raise ValueError("a speed-up needs at least one prompt with time and tokens in both arms")
-    tb, nb, ta, na = rows
+    tb, nb, ta, na = _with_all(base_time, base_tokens, arm_time, arm_tokens)
     pooled = pooled_ratio([tb, na], [nb, ta], level=level, resamples=resamples, seed=seed)
     logs = np.log(tb) + np.log(na) - np.log(nb) - np.log(ta)
     mean = t_interval(logs, level)
@@ -158,6 +154,30 @@ def log_ratio(
         slower=float((ratios < 1).mean()),
         p_not_faster=_p_at_most_one(pooled),
     )
+
+
+def speed_ratio(base_time: Values, base_tokens: Values, arm_time: Values, arm_tokens: Values) -> float:
+    """The value of `log_ratio`'s pooled ratio alone, without the cost of its interval.
+
+    Raises:
+        ValueError: as `log_ratio`.
+    """
+    # As rows of their own, so that each is summed in the order of `pooled_ratio`, to the last digit.
+    tb, nb, ta, na = (row.copy().sum() for row in _with_all(base_time, base_tokens, arm_time, arm_tokens))
+    return _ratio_of(np.asarray([tb, na]), np.asarray([nb, ta]))
+
+
+def _with_all(base_time: Values, base_tokens: Values, arm_time: Values, arm_tokens: Values) -> np.ndarray:
+    """The four rows on the prompts that have time and tokens in both arms [4, prompts]."""
+    rows = np.asarray([base_time, base_tokens, arm_time, arm_tokens], dtype=float)
+    rows = rows[:, np.all(rows > 0, axis=0)]
+    if rows.shape[1] == 0:
+        raise ValueError("a speed-up needs at least one prompt with time and tokens in both arms")
+    return rows
+
+
+def _ratio_of(up: np.ndarray, down: np.ndarray) -> float:
+    return float(np.prod(up) / np.prod(down))
 
 
 def more_prompts(ratio: Interval, level: float = 0.95) -> int | None:
