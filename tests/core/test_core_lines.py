@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import errno
+import gc
 import json
 from pathlib import Path
 from typing import Any
@@ -145,6 +146,30 @@ def test_a_type_is_not_read_again_for_every_line(tmp_path: Path, monkeypatch: py
     monkeypatch.setattr(typed, "get_origin", asked.append)
     assert len(lines.read(path)[0]) == 20
     assert asked == []
+
+
+@pytest.mark.parametrize("on", [True, False])
+def test_the_garbage_collector_rests_while_lines_are_read_and_is_left_as_it_was(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, on: bool
+) -> None:
+    path = tmp_path / "records.jsonl"
+    path.write_text(f"{json.dumps(to_json(ANSWER))}\n[1]\n", encoding="utf-8")
+    seen = []
+    original = lines.from_json
+
+    def watching(value: Any) -> Any:
+        seen.append(gc.isenabled())
+        return original(value)
+
+    monkeypatch.setattr(lines, "from_json", watching)
+    (gc.enable if on else gc.disable)()
+    try:
+        with pytest.raises(RunFolderError):
+            lines.read(path)
+        assert gc.isenabled() is on
+    finally:
+        gc.enable()
+    assert seen == [False]
 
 
 def test_the_objects_of_a_file_are_not_all_held_before_the_first_is_used(tmp_path: Path) -> None:

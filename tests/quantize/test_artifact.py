@@ -199,7 +199,7 @@ def test_too_little_text_loads_the_model(llama, texts, tmp_path, monkeypatch) ->
     short = recipe(method="gptq", calibration=str(texts), samples=1)
     refused(llama, short, tmp_path / "out", PromptError, "60 tokens.*96 are needed", monkeypatch)
     own = recipe(method="gptq", calibration="self", samples=1, tokens=50)
-    refused(llama, own, tmp_path / "out", PromptError, "96 are needed.*samples to 4", monkeypatch)
+    refused(llama, own, tmp_path / "out", PromptError, "96 are needed.*type --samples 4", monkeypatch)
 
 
 def test_a_quantized_source_is_quantized_again(llama, tmp_path, monkeypatch) -> None:

@@ -95,15 +95,22 @@ BAD: dict[str, tuple[Callable[[dict[str, Any]], None], str]] = {
         "'marlin-24'",
     ),
     "no config": (lambda c: c.pop("quantization_config"), "config.json does not say how"),
-    "a list": (lambda c: c.update(quantization_config=[1]), "is a list"),
-    "no groups": (lambda c: c["quantization_config"].pop("config_groups"), "not readable (KeyError: 'config_groups')"),
+    "a list": (lambda c: c.update(quantization_config=[1]), "quantization_config is [1], expected an object"),
+    "no groups": (
+        lambda c: c["quantization_config"].pop("config_groups"),
+        "config_groups is null: allowed is an object",
+    ),
     "bits in words": (
         lambda c: c["quantization_config"]["config_groups"]["group_0"]["weights"].update(num_bits="four"),
-        "not readable (ValueError",
+        'weights.num_bits is "four": allowed is a whole number',
+    ),
+    "a quantized layer that is ignored": (
+        lambda c: c["quantization_config"].update(ignore=["lm_head", "model.layers.0.mlp.up_proj"]),
+        "holds quantized weights, and config.json keeps that layer in floats",
     ),
     "a broken pattern": (
         lambda c: c["quantization_config"]["config_groups"]["group_0"].update(targets=["re:(", "Linear"]),
-        "not readable (",
+        "unterminated subpattern",
     ),
 }
 

@@ -39,7 +39,7 @@ def layer(name: str, columns: int, role: layers.Role = "linear") -> Layer:
             "allowed is 12, 16, 24, 48, 0 for one scale a row",
         ),
         ({"method": "nvfp4"}, (40, 32), "no group of method"),
-        ({"method": "mlx-rtn", "group_size": 128}, (576, 1536), "allowed is 32, 64$"),
+        ({"method": "mlx-rtn", "group_size": 128}, (576, 1536), "allowed is 32, 64: type --group-size 64$"),
     ],
 )
 def test_a_group_that_does_not_divide_is_found_late(recipe, columns, words) -> None:

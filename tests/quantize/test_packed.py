@@ -12,8 +12,8 @@ from packed_folders import quantized_parts
 
 from specq.core.errors import ModelError
 from specq.quantize import packed
+from specq.quantize.declared import declared
 from specq.quantize.packed import Grid
-from specq.quantize.schemes import declared
 
 pytestmark = pytest.mark.usefixtures("one_thread")
 LAYER = "model.layers.0.mlp.up_proj"

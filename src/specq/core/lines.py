@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+import gc
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -34,8 +36,7 @@ def read(path: Path) -> tuple[list[tuple[int, Record]], int]:
     Raises:
         RunFolderError: a line before the last is damaged; the message names it as file:line.
     """
-    lines, torn = jsonl.scan(path)
-    return [(number, _at(path, number, from_json, line)) for number, line in lines], torn
+    return _read(path, from_json)
 
 
 def read_outputs(path: Path) -> tuple[list[tuple[int, Output]], int]:
@@ -44,8 +45,25 @@ def read_outputs(path: Path) -> tuple[list[tuple[int, Output]], int]:
     Raises:
         RunFolderError: as `read`.
     """
+    return _read(path, lambda line: _made(Output, line))
+
+
+def _read(path: Path, make: Callable[[dict[str, Any]], T]) -> tuple[list[tuple[int, T]], int]:
     lines, torn = jsonl.scan(path)
-    return [(number, _at(path, number, lambda line: _made(Output, line), line)) for number, line in lines], torn
+    with _without_collector():
+        return [(number, _at(path, number, make, line)) for number, line in lines], torn
+
+
+@contextmanager
+def _without_collector() -> Iterator[None]:
+    """No search for cycles meanwhile: records have none, and each search would go through all that was read so far."""
+    was = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if was:
+            gc.enable()
 
 
 def _at(path: Path, number: int, make: Callable[[dict[str, Any]], T], line: dict[str, Any]) -> T:

@@ -48,6 +48,8 @@ def read_json(path: Path) -> dict:
     _refuse_pointer(path, data)
     try:
         value = json.loads(data)
+    except RecursionError as error:
+        raise ModelError(f"{path} is not valid JSON (nested too deeply): copy the model folder again") from error
     except ValueError as error:
         raise ModelError(f"{path} is not valid JSON ({error}): copy the model folder again") from error
     if not isinstance(value, dict):
@@ -124,7 +126,7 @@ def read_header(path: Path) -> dict[str, TensorInfo]:
             start, stop = entry["data_offsets"]
             found[name] = TensorInfo(dtype=entry["dtype"], shape=tuple(entry["shape"]), size=stop - start)
             end = max(end, stop)
-    except (ValueError, KeyError, TypeError, AttributeError) as error:
+    except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
         raise ModelError(f"{path} is not a safetensors file (its header is not readable)") from error
     if size != 8 + length + end:
         word = "truncated" if size < 8 + length + end else "longer than its header says"

@@ -20,8 +20,9 @@ from specq.models import headers
 from specq.models.check import check_folder
 from specq.models.headers import TensorInfo
 from specq.quantize import stored
+from specq.quantize.declared import declared
 from specq.quantize.layers import is_gate
-from specq.quantize.schemes import Declared, Scheme, declared
+from specq.quantize.schemes import Declared, Scheme
 
 FLOATS = ("F32", "BF16", "F16", "F64")
 _STORED_WHOLE = ("I8", "F8_E4M3", "F8_E5M2", "U8")
@@ -182,6 +183,12 @@ def _layer(name: str, parts: Mapping[str, TensorInfo], said: Declared, values: _
             raise ModelError(
                 f"{values.folder}: {tensor} has the shape {list(info.shape)}: a layer's weights have at least two axes"
             )
+        # Router gates and embeddings too: a reader that keeps them looks for floats.
+        if (kept := said.keeps(name)) is not None:
+            raise ModelError(
+                f"{values.folder}: {tensor} holds quantized weights, and config.json keeps that layer in floats "
+                f"({said.kept_by} names {kept!r}), so other readers would make it up at random, or fail: {stored.FIX}"
+            )
         scheme = said.scheme(name)
         rows, columns = info.shape[-2:]
         if key and stored.is_known(scheme):
@@ -192,8 +199,12 @@ def _layer(name: str, parts: Mapping[str, TensorInfo], said: Declared, values: _
             scheme = replace(scheme, act_order=index in parts)
             if scheme.act_order:
                 groups = columns // scheme.group_size if scheme.group_size else 1
-                ordered = not stored.in_order(values.read(f"{name}.{index}"), groups)
-        size = sum(i.size for part, i in parts.items() if part not in _BESIDE)
+                order = values.read(f"{name}.{index}")
+                stored.check_order(f"{values.folder}: {name}.{index}", order, groups)
+                ordered = not stored.in_order(order, groups)
+        # Floats beside packed weights are no part of them.
+        others = (*_BESIDE, "weight") if key in _MARKS else _BESIDE
+        size = sum(i.size for part, i in parts.items() if part not in others)
     else:
         return None
     return Layer(

@@ -14,8 +14,8 @@ from typing import Any
 
 from specq.core.errors import ModelError, Unsupported
 from specq.models import headers
+from specq.quantize.declared import declared
 from specq.quantize.recipes import Recipe
-from specq.quantize.schemes import declared
 
 PARTS = ("gate_proj", "up_proj", "down_proj")
 _JOINED = {"gate_up_proj": PARTS[:2], "up_proj": PARTS[1:2], "down_proj": PARTS[2:]}

@@ -134,13 +134,26 @@ def _proposal(recipe: Recipe, layers: Sequence[Layer]) -> str:
     common = math.gcd(*(layer.columns for layer in layers))
     if (allowed := recipe.facts.groups) is not None:
         fits = [group for group in sorted(allowed) if group != ROW and common % group == 0]
-        return f"allowed is {_list(fits)}" if fits else f'no group of method = "{recipe.method}" divides all layers'
+        if not fits:
+            return f'no group of method = "{recipe.method}" divides all layers'
+        return f"allowed is {_list(fits)}: type --group-size {_nearest(fits, recipe.group_size)}"
     fits = [group for group in KERNEL_GROUPS if common % group == 0]
     if fits:
-        return f"allowed is {_list(fits)} (these divide all layers and have a packed kernel)"
+        return (
+            f"allowed is {_list(fits)} (these divide all layers and have a packed kernel): "
+            f"type --group-size {_nearest(fits, recipe.group_size)}"
+        )
     others = [group for group in range(2, common + 1) if common % group == 0]
     row = "0 for one scale a row"
-    return f"allowed is {_list([*others[-4:], row])} (no group that divides all layers has a packed kernel)"
+    return (
+        f"allowed is {_list([*others[-4:], row])} (no group that divides all layers has a packed kernel): "
+        f"type --group-size {_nearest(others, recipe.group_size) if others else ROW}"
+    )
+
+
+def _nearest(groups: Sequence[int], given: int) -> int:
+    """The largest group that is not above the given one, else the smallest."""
+    return max((group for group in groups if group <= given), default=groups[0])
 
 
 def _list(values: Sequence[Any]) -> str:

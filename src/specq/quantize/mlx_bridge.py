@@ -17,10 +17,10 @@ from specq.core.errors import ConfigError, ModelError, Unsupported
 from specq.models import headers
 from specq.models.refs import Resolved
 from specq.quantize import beside, mlx
+from specq.quantize.declared import declared
 from specq.quantize.made import Made, OnProgress
 from specq.quantize.mlx_methods import GROUPS
 from specq.quantize.recipes import GRID, ROW, Recipe, make
-from specq.quantize.schemes import declared
 
 BITS = (2, 4, 8)
 """Widths that both formats pack alike: MLX puts 3, 5 and 6 bits elsewhere in a word."""

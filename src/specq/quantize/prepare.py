@@ -136,5 +136,5 @@ def _check_self(recipe: Recipe, columns: int) -> None:
     if most < columns:
         raise PromptError(
             f"calibration = self: {recipe.samples} texts of at most {longest} tokens are {most}, and {columns} are "
-            f"needed, one for each column of the widest layer: set samples to {-(-columns // longest) * 2} or more"
+            f"needed, one for each column of the widest layer: type --samples {-(-columns // longest) * 2}"
         )

@@ -6,11 +6,12 @@ from dataclasses import replace
 from pathlib import Path
 
 from specq.core.errors import ModelError, SpecqError
-from specq.models import refs
+from specq.models import headers, refs
 from specq.models.facts import facts
 from specq.quantize import artifact, audit, layers
 from specq.quantize.artifact import Artifact
 from specq.quantize.audited import QuantAudit
+from specq.quantize.declared import declared
 
 
 def audit_again(folder: Path, source: str | None) -> QuantAudit:
@@ -77,5 +78,7 @@ def _asked(made: Artifact) -> tuple[str, ...] | None:
     """The layers that the recipe asked for, where the folder keeps them under the names of the model's class."""
     if made.recipe.facts.tool != "llmcompressor":
         return None
+    # Read here before transformers does, whose words would be of Python.
+    declared(made.folder, headers.read_json(made.folder / "config.json"))
     names = tuple(layer.name for layer in layers.asked(made.recipe, layers.linear_layers(made.folder)))
     return None if any(".experts." in name for name in names) else names

@@ -220,9 +220,15 @@ def _check(recipe: Recipe) -> None:
     if recipe.bits not in facts.bits:
         raise ConfigError(f"bits = {recipe.bits}: {name} allows {_list(sorted(facts.bits))}")
     if facts.groups is not None and recipe.group_size not in facts.groups:
-        raise ConfigError(f"group_size = {recipe.group_size}: {name} allows {_list(sorted(facts.groups))}")
+        raise ConfigError(
+            f"group_size = {recipe.group_size}: {name} allows {_list(sorted(facts.groups))}: "
+            f"type --group-size {facts.groups[0]}"
+        )
     if recipe.group_size < 0 or recipe.group_size == 1:
-        raise ConfigError(f"group_size = {recipe.group_size}: allowed is 2 or more columns, or 0 for one scale a row")
+        raise ConfigError(
+            f"group_size = {recipe.group_size}: allowed is 2 or more columns, or 0 for one scale a row: "
+            f"type --group-size {DEFAULT_GROUP}"
+        )
     if recipe.symmetric not in facts.symmetric:
         raise ConfigError(
             f"symmetric = {str(recipe.symmetric).lower()}: {name} allows {str(facts.symmetric[0]).lower()}"

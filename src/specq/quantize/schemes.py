@@ -1,44 +1,19 @@
-"""How config.json says a folder's weights are quantized: compressed-tensors, MLX, gptq, awq or not at all."""
+"""How the layers of a folder are stored, as data: each layer's scheme, and what config.json declares of them."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
-from dataclasses import dataclass, replace
-from pathlib import Path
-from typing import Any
+from dataclasses import dataclass
 
 from specq.core.errors import ModelError
 from specq.quantize.recipes import ROW
 
-COMPRESSED = (
-    "pack-quantized",
-    "int-quantized",
-    "float-quantized",
-    "naive-quantized",
-    "nvfp4-pack-quantized",
-    "mxfp4-pack-quantized",
-    "mxfp8-quantized",
-)
-# What formats hold that other versions of compressed-tensors write.
-_FOREIGN = {
-    "sparse-bitmask": "sparse floats with a bitmask",
-    "sparse-24-bitmask": "2:4 sparse floats with a bitmask",
-    "marlin-24": "2:4 sparse integers in the order of the Marlin kernel",
-    "dense": "floats that are rounded as they run",
-    "mixed-precision": "formats that each group names for itself",
-}
-# These may stand above groups that have formats of their own, or none.
-_OVER_ALL = ("mixed-precision", "dense")
-_MLX_BITS = {"mxfp4": (4, 32), "nvfp4": (4, 16), "mxfp8": (8, 32)}
-_MLX_MODES = ("affine", *_MLX_BITS)
-# Versions of a layout that are read here, and the widths that they hold.
-_LAYOUTS = {"gptq": ("gptq", "gptq_v2"), "awq": ("gemm",)}
-_WIDTHS = {"gptq": (2, 3, 4, 8), "awq": (4,)}
 PACKED = ("pack-quantized", "gptq", "awq")
 """Formats of integers that are read here; packed kernels run them where they can."""
-ALLOWED = "allowed are compressed-tensors, gptq, awq, MLX folders and plain floats"
-ANEW = "get the model in floats and type: specq quantize MODEL"
+FIX = "get the config.json that belongs to the weights"
+LINEAR = "Linear"
+"""The class that stands for every linear layer in the lists of compressed-tensors."""
+OLDER = ("gptq", "awq")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -88,6 +63,24 @@ class Declared:
         """The pattern of `ignore` that keeps this layer, or None."""
         return next((p for p in self.ignore if p == name or (p.startswith("re:") and re.match(p[3:], name))), None)
 
+    def keeps(self, name: str) -> str | None:
+        """What of the config keeps this layer in floats beyond doubt, as it stands there, or None.
+
+        Writers of gptq and awq folders differ in whether part of a last name ("gate" of gate_proj) counts: it does not.
+        """
+        if self.format not in OLDER:
+            return LINEAR if LINEAR in self.ignore else self.ignored_by(name)
+        found = next((p for p in self.ignore if re.match(f"(?:{p.removeprefix('re:')})(?:\\.|$)", name)), None)
+        return None if found is None else re.sub(r"\\(.)", r"\1", found.removeprefix("re:").removeprefix(".*"))
+
+    @property
+    def kept_by(self) -> str:
+        """The key of config.json that names layers to keep in floats."""
+        if self.format.startswith("mlx"):
+            return "quantization"
+        older = "dynamic or modules_to_not_convert" if self.format == "gptq" else "modules_to_not_convert"
+        return f"quantization_config.{older if self.format in OLDER else 'ignore'}"
+
     def scheme(self, name: str) -> Scheme:
         """The scheme of a layer that is stored quantized.
 
@@ -101,158 +94,3 @@ class Declared:
                 "quantization_config (compressed-tensors, gptq, awq) or quantization (MLX)"
             )
         return found
-
-
-def declared(folder: Path, config: Mapping[str, Any]) -> Declared:
-    """Read quantization_config (or MLX's quantization) of config.json.
-
-    Raises:
-        ModelError: it is broken, or of a kind that cannot be read here; names the kind.
-    """
-    file = f"{folder}/config.json"
-    place = f"{file}: quantization_config"
-    given = config.get("quantization_config")
-    if given is None:
-        given = config.get("compression_config")
-    mlx = config.get("quantization")
-    if given is None and mlx is None:
-        return Declared(format="", place=file)
-    try:
-        if isinstance(mlx, dict) and (given is None or "quant_method" not in given):
-            return replace(_mlx(f"{file}: quantization", mlx), place=file)
-        if not isinstance(given, dict):
-            raise ModelError(f"{place} is a {type(given).__name__}, expected an object; {ALLOWED}")
-        method = str(given.get("quant_method") or "no quant_method")
-        if method == "compressed-tensors":
-            return replace(_compressed(place, given), place=file)
-        if method in _LAYOUTS:
-            return replace(_autogptq(place, method, given), place=file)
-        if "quant_method" not in given and {"bits", "group_size"} <= set(given):
-            return replace(_mlx(place, given), place=file)
-    except (KeyError, TypeError, ValueError, AttributeError, re.error) as error:
-        raise ModelError(f"{place} is not readable ({type(error).__name__}: {error}); {ALLOWED}") from error
-    raise ModelError(f"{place} has quant_method {method!r}, which cannot be read here; {ALLOWED}")
-
-
-def _mlx(place: str, given: Mapping[str, Any]) -> Declared:
-    def scheme(entry: Mapping[str, Any]) -> Scheme:
-        mode = str(entry.get("mode") or given.get("mode") or "affine")
-        if mode not in _MLX_MODES:
-            raise ModelError(f"{place} has mode {mode!r}, which nothing here reads; allowed: {', '.join(_MLX_MODES)}")
-        bits, group = _MLX_BITS.get(mode, (4, 64))
-        bits, group = int(entry.get("bits") or bits), int(entry.get("group_size") or given.get("group_size") or group)
-        return Scheme(format=f"mlx {mode}", bits=bits, group_size=group, symmetric=mode != "affine")
-
-    rules: list[tuple[str, Scheme | None]] = []
-    for name, entry in given.items():
-        if isinstance(entry, dict):
-            rules.append((name, scheme(entry)))
-        elif entry is False:
-            rules.append((name, None))
-    base = scheme(given)
-    ignore = tuple(name for name, one in rules if one is None)
-    return Declared(format=base.format, rules=(*rules, ("*", base)), ignore=ignore)
-
-
-def _autogptq(place: str, method: str, given: Mapping[str, Any]) -> Declared:
-    key = "version" if method == "awq" else "checkpoint_format"
-    layout = "marlin" if given.get("is_marlin_format") else str(given.get(key) or _LAYOUTS[method][0]).lower()
-    if layout not in _LAYOUTS[method]:
-        raise ModelError(
-            f"{place} has {key} {layout!r}, and nothing here reads it; allowed: {', '.join(_LAYOUTS[method])}; {ANEW}"
-        )
-
-    def scheme(entry: Mapping[str, Any]) -> Scheme:
-        told = {**given, **entry}
-        bits, group = int(told.get("bits") or told["w_bit"]), int(told.get("group_size") or told["q_group_size"])
-        if bits not in _WIDTHS[method]:
-            widths = ", ".join(map(str, _WIDTHS[method]))
-            raise ModelError(f"{place} has {bits}-bit {method} weights, which nothing here reads; allowed: {widths}")
-        return Scheme(
-            format=method,
-            bits=bits,
-            group_size=ROW if group < 0 else group,
-            symmetric=not told.get("zero_point", True) if method == "awq" else bool(told.get("sym", True)),
-            act_order=bool(told.get("desc_act")),
-            less_one=layout == "gptq",
-        )
-
-    kept = tuple(f"re:.*{re.escape(str(part))}" for part in given.get("modules_to_not_convert") or ())
-    named: list[tuple[str, Scheme | None]] = []
-    # GPTQModel's own settings for single layers: "-:" keeps what matches, "+:" or nothing before it changes it.
-    for given_pattern, entry in (given.get("dynamic") or {}).items():
-        pattern = given_pattern.removeprefix("-:").removeprefix("+:")
-        re.compile(pattern)
-        keeps = given_pattern.startswith("-:")
-        kept = (*kept, f"re:{pattern}") if keeps else kept
-        named.append((f"re:{pattern}", None if keeps else scheme(entry)))
-    return Declared(format=method, rules=(*named, ("*", scheme({}))), ignore=kept)
-
-
-def _compressed(place: str, given: Mapping[str, Any]) -> Declared:
-    whole = given.get("format")
-    if whole is not None and whole not in _OVER_ALL:
-        _known(place, whole)
-    sparse = (given.get("sparsity_config") or {}).get("format")
-    if sparse not in (None, "dense"):
-        _known(f"{place}.sparsity_config", sparse)
-    named: list[tuple[str, Scheme | None]] = []
-    classes: list[tuple[str, Scheme | None]] = []
-    for group in given["config_groups"].values():
-        scheme = _compressed_scheme(place, group.get("format") or whole, group)
-        for target in map(str, group["targets"]):
-            if target == "Linear":
-                classes.append(("*", scheme))
-            elif target == "Embedding":
-                classes.insert(0, (r"re:.*(embed_tokens|wte)$", scheme))
-            else:
-                named.append((target, scheme))
-    ignore = tuple(map(str, given.get("ignore") or ()))
-    for pattern in (*(target for target, _ in named), *ignore):
-        re.compile(pattern.removeprefix("re:"))
-    # compressed-tensors orders them so (match_targets): names, then patterns by their letters, then classes.
-    rules = (*sorted(named, key=lambda rule: (rule[0].startswith("re:"), rule[0])), *classes)
-    return Declared(format=str(whole), rules=rules, ignore=ignore)
-
-
-def _known(place: str, kind: Any) -> str:
-    """A format that is read here, by its name."""
-    if kind not in COMPRESSED:
-        what = _FOREIGN.get(str(kind), "unknown here")
-        raise ModelError(
-            f"{place} has the format {kind!r} ({what}), and nothing here reads it; allowed: {', '.join(COMPRESSED)}; "
-            f"{ANEW}"
-        )
-    return str(kind)
-
-
-def _compressed_scheme(place: str, kind: Any, group: Mapping[str, Any]) -> Scheme | None:
-    weights = group.get("weights")
-    if group.get("format") is not None or weights is not None:
-        kind = _known(place, kind)
-    if weights is None:
-        return None
-    if kind == "pack-quantized" and weights.get("type", "int") != "int":
-        raise ModelError(f"{place} packs {weights['num_bits']}-bit {weights['type']} weights; allowed are integers")
-    # Where no strategy is named, the group tells it: none is the whole tensor, -1 a row.
-    given = weights.get("group_size")
-    strategy = weights.get("strategy") or ("tensor" if given is None else "channel" if given < 0 else "group")
-    block: tuple[int, int] | None = None
-    if strategy in ("group", "tensor_group"):
-        size: int | None = int(weights["group_size"])
-    elif strategy == "channel":
-        size = ROW
-    elif strategy == "block":
-        rows, columns = weights["block_structure"]
-        size, block = None, (int(rows), int(columns))
-    else:
-        size, block = None, (0, 0)
-    return Scheme(
-        format=kind,
-        bits=int(weights["num_bits"]),
-        group_size=size,
-        symmetric=bool(weights.get("symmetric", True)),
-        block=block,
-        activations=group.get("input_activations") is not None,
-        act_order=weights.get("actorder") not in (None, False, "static", "weight"),
-    )

@@ -10,9 +10,9 @@ import numpy as np
 from specq.core.errors import ModelError
 from specq.models.headers import TensorInfo
 from specq.quantize.recipes import ROW
+from specq.quantize.schemes import FIX as FIX
 from specq.quantize.schemes import Scheme
 
-FIX = "get the config.json that belongs to the weights"
 _AGAIN = "copy the folder again, or quantize the model anew"
 _FLOAT8 = ("F8_E4M3", "F8_E5M2")
 _WIDTHS = range(1, 9)
@@ -243,6 +243,22 @@ def in_order(index: np.ndarray, groups: int) -> bool:
     if (index < 0).any():
         return True
     return bool((index == np.arange(len(index)) // max(1, len(index) // groups)).all())
+
+
+def check_order(name: str, index: np.ndarray, groups: int) -> None:
+    """Refuse an index of columns that names groups which the layer does not have; -1 everywhere is no order.
+
+    Raises:
+        ModelError: names the tensor, the value and its place, and the range.
+    """
+    wrong = (index < 0) | (index >= groups)
+    if not wrong.any() or (index == -1).all():
+        return
+    at = int(wrong.argmax())
+    raise ModelError(
+        f"{name} is {int(index[at])} at column {at}: the layer has {groups} groups, so allowed is 0 to {groups - 1}, "
+        f"or -1 everywhere for no order: {_AGAIN}"
+    )
 
 
 def _words(count: int, bits: int) -> int:
