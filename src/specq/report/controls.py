@@ -12,7 +12,6 @@ from specq.report.words import points
 from specq.run.artifacts import label
 from specq.stats.scores import Difference
 
-CALIBRATED = ("gptq", "awq", "mlx-gptq", "mlx-awq")
 ROUNDED = {"gptq": "rtn", "awq": "rtn", "mlx-gptq": "mlx-rtn", "mlx-awq": "mlx-rtn"}
 _ALIKE = ("bits", "group_size", "head", "embeddings")
 Words = Callable[[Difference, bool], str]
@@ -22,21 +21,11 @@ def controls(run: RunFile) -> Iterator[tuple[str, str, Words]]:
     """Each arm of a calibrated method with the arm that rounds to as many bits, and how their difference is said."""
     recipes = {arm: recipe for arm in _plain(run) if (recipe := _recipe(run, arm)) is not None}
     for arm, recipe in recipes.items():
-        if recipe.get("method") not in CALIBRATED:
+        if recipe.get("method") not in ROUNDED:
             continue
         control = _control(recipe, recipes)
         if control is not None:
             yield arm, control, partial(_said, run.labels[arm], run.labels[control])
-
-
-def without_control(run: RunFile) -> list[str]:
-    """The labels of calibrated arms that no arm rounds to as many bits for."""
-    recipes = {arm: recipe for arm in _plain(run) if (recipe := _recipe(run, arm)) is not None}
-    return [
-        run.labels[arm]
-        for arm, recipe in recipes.items()
-        if recipe.get("method") in CALIBRATED and _control(recipe, recipes) is None
-    ]
 
 
 def _control(recipe: Mapping[str, Any], recipes: Mapping[str, Mapping[str, Any]]) -> str | None:

@@ -58,10 +58,9 @@ def advantage(e2e: SpeedUp | None, evals: tuple[EvalReport, ...], arm: str) -> S
     Prompts and items are different texts, so the two logarithms vary independently: the halves of their intervals add
     up as the root of the sum of their squares, each side for itself. The baseline's share is taken as known.
     """
-    found = evals[0].arm(arm) if len(evals) == 1 else None
-    base = evals[0].baseline if found is not None else None
     if len(evals) != 1 or not evals[0].binary:
         return None
+    found, base = evals[0].arm(arm), evals[0].baseline
     if e2e is None or found is None or found.all is None or base is None or base.value <= 0:
         return None
     change = found.all.change

@@ -69,7 +69,7 @@ class _Eval:
         ]
         noise = self._arm(twin, (twin, "at another batch size")) if twin is not None else None
         probe = self._arm(PROBE, (PROBE, "perturbed")) if PROBE in self.answers else None
-        report = EvalReport(
+        return EvalReport(
             name=self.name,
             metric=str(self.one["metric"]),
             output=str(self.one["output"]),
@@ -89,7 +89,6 @@ class _Eval:
             against_control=tuple(self._controls()),
             own=self._arm(self.first, (self.first, "its own answers")) if base else None,
         )
-        return report
 
     def _source(self, arm: str) -> tuple[str, str]:
         """Whose answers an arm's scores come from, and how that is said; "" where it has none."""
