@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from specq.api import (
+        ask_drafts,
         audit_quantized,
         check_evals,
         check_gate,
@@ -22,10 +23,13 @@ if TYPE_CHECKING:
         rebuild_report,
         run_experiment,
         start_experiment,
+        study_drafts,
+        validate_drafts,
     )
 
 __version__ = "0.1.0"
 __all__ = [
+    "ask_drafts",
     "audit_quantized",
     "check_evals",
     "check_gate",
@@ -42,6 +46,8 @@ __all__ = [
     "rebuild_report",
     "run_experiment",
     "start_experiment",
+    "study_drafts",
+    "validate_drafts",
 ]
 
 

@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from specq.forecast import ask_drafts, study_drafts, validate_drafts  # noqa: F401
 from specq.run.catalog import DEFAULT_OUT
 
 if TYPE_CHECKING:
@@ -41,11 +42,11 @@ def start_experiment(
 ) -> tuple[Path, ...]:
     """Write a commented experiment that runs as it is, and its recipes beside it; the experiment's path comes first.
 
-    `question` is quantize, draft or levers; `out` is QUESTION.toml where it is left out. Nothing is written over.
+    `question` is quantize, draft or levers; `out` is QUESTION.toml by default. Nothing is written over.
 
     Raises:
         ConfigError: no such question, neither prompts nor evals, or a file that is there already.
-        UserError: the model, the prompts or the evals will not do.
+        UserError: the model, the prompts or the evals will not do, or a run of what was written would be refused.
     """
     from specq.experiment import starting
 
@@ -59,8 +60,7 @@ def plan_experiment(experiment: Experiment | Path | str, *, measure_bandwidth: b
     With `measure_bandwidth` the plan names each arm's ceiling; it takes a second or two.
 
     Raises:
-        UserError: the experiment, its prompts or its target are wrong. Refused arms do not raise;
-            Plan.check() does.
+        UserError: the experiment, its prompts or its target are wrong. Plan.check() raises for refused arms.
     """
     from specq.run.inputs import make_plan
 
@@ -82,7 +82,7 @@ def run_experiment(
     Raises:
         UserError: a mistake that was found before weights loaded, or a folder that is busy, done or damaged.
         Interrupted: Ctrl-C, SIGTERM or SIGHUP; `exit_code` tells which.
-        RunFailed: a worker broke, or an arm failed on every sample. Both keep what was recorded.
+        RunFailed: a worker broke, or an arm failed on every sample or item. All keep what was recorded.
     """
     from specq import report
     from specq.run import runner

@@ -11,7 +11,7 @@ import typer
 from typer.exceptions import TyperException
 
 import specq
-from specq.cli import evaluating, quantizing, starting, usage
+from specq.cli import drafting, evaluating, quantizing, starting, usage
 from specq.cli.options import File, Gate, GateArm, Json, Out, Revision, RunArgument, Set, Smoke
 from specq.core.errors import ConfigError, SpecqError
 from specq.run.catalog import DEFAULT_OUT
@@ -79,6 +79,7 @@ def plan(file: File, set_: Set = None, smoke: Smoke = False, json: Json = False)
 
 
 app.command()(starting.init)
+app.command()(drafting.drafts)
 app.command()(quantizing.quantize)
 app.command()(quantizing.audit)
 

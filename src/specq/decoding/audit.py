@@ -22,6 +22,7 @@ from specq.core.types import Prompt, Rule, Sampling
 from specq.decoding import law
 from specq.decoding.drafters import Drafter
 from specq.decoding.drafters.chain import fit
+from specq.decoding.law import Law
 from specq.decoding.loop import NOTHING, step
 from specq.decoding.request import Request
 from specq.decoding.sampling import Warper
@@ -32,19 +33,6 @@ NEAR_TIE = {torch.float32: 1e-3, torch.float16: 0.1, torch.bfloat16: 0.75}
 
 SCORE_ROWS = 64
 """How many tokens' logits `score` holds at a time."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Law:
-    """A sampled text under one model: p(token), entropy and variance of -log p, and argmax hits, [T] each.
-
-    `hit` is 1 or 0, or 0.5 where the two best logits are so close that rounding may swap them.
-    """
-
-    p: np.ndarray
-    entropy: np.ndarray
-    variance: np.ndarray
-    hit: np.ndarray
 
 
 def along(
@@ -161,7 +149,7 @@ def text_law(
     session: Session, warper: Warper, prompt: Sequence[int], ids: Sequence[int], rows: int, vocabulary: int
 ) -> Law:
     """The warped law of each new token under a model, on the target's vocabulary, `rows` tokens a pass."""
-    columns: list[tuple[float, float, float, float]] = []
+    columns: list[tuple[float, ...]] = []
     close = NEAR_TIE.get(session.model.dtype, 1e-3)
     for t, scores in enumerate(along(session, warper, prompt, ids, max(1, rows), vocabulary)):
         best = scores.topk(2, dim=-1)
@@ -172,9 +160,10 @@ def text_law(
         entropy = float((p[inside] * surprise).sum())
         variance = float((p[inside] * (surprise - entropy) ** 2).sum())
         hit = 0.5 if near else float(int(best.indices[0, 0]) == ids[t])
-        columns.append((float(p[ids[t]]), entropy, variance, hit))
-    p_, entropy_, variance_, hit_ = (np.array(column) for column in zip(*columns, strict=True))
-    return Law(p=p_, entropy=entropy_, variance=variance_, hit=hit_)
+        gap = float(best.values[0, 0] - scores[0, ids[t]])
+        columns.append((float(p[ids[t]]), entropy, variance, hit, gap, float(p.max())))
+    names = ("p", "entropy", "variance", "hit", "gap", "confidence")
+    return Law(**dict(zip(names, map(np.array, zip(*columns, strict=True)), strict=True)))
 
 
 def expected_steps(rule: Rule, k: int, target: Law, draft: Law) -> tuple[float, float]:
@@ -191,13 +180,34 @@ def lookup_steps(drafter: Drafter, warper: Warper, prompt: Sequence[int], ids: S
     while at < len(text):
         reach = min(k, len(text) - at - 1)
         proposal = drafter.propose(text[:at], reach).ids if reach > 0 else []
-        hits = 0
-        while hits < len(proposal) and proposal[hits] == text[at + hits]:
-            hits += 1
-        at += hits + 1
+        at += _hits(proposal, text, at) + 1
         taken += 1
         drafter.commit(text[:at])
     return taken
+
+
+def lookup_copies(
+    drafter: Drafter, warper: Warper, prompt: Sequence[int], ids: Sequence[int], k: int
+) -> tuple[np.ndarray, np.ndarray]:
+    """What a lookup draft would propose before each new token: how many of k tokens, and how many of them are right.
+
+    Both [T] int; nothing is proposed before token 0, which the prefill gives.
+    """
+    text = list(prompt) + list(ids)
+    proposed, matched = np.zeros((2, len(ids)), dtype=int)
+    drafter.start(text[: len(prompt) + 1], warper, np.random.default_rng(0))
+    for t in range(1, len(ids)):
+        at = len(prompt) + t
+        proposal = drafter.propose(text[:at], k).ids
+        proposed[t], matched[t] = len(proposal), _hits(proposal, text, at)
+    return proposed, matched
+
+
+def _hits(proposal: Sequence[int], text: Sequence[int], at: int) -> int:
+    hits = 0
+    while hits < min(len(proposal), len(text) - at) and proposal[hits] == text[at + hits]:
+        hits += 1
+    return hits
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -14,10 +14,27 @@ y_1..y_n and then to emit y_(n+1) from the residual, over p(y), is prod r_i (1 -
 from __future__ import annotations
 
 import math
+from dataclasses import dataclass
 
 import numpy as np
 
 from specq.core.types import EXACT_RULES, Rule
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Law:
+    """A sampled text under one model: p(token), entropy and variance of -log p, and argmax hits, [T] each.
+
+    `hit` is 1 or 0, or 0.5 where the two best logits are so close that rounding may swap them. `gap` is how many
+    logits the token lies below the best one, 0 for the best; `confidence` the probability of the likeliest token.
+    """
+
+    p: np.ndarray
+    entropy: np.ndarray
+    variance: np.ndarray
+    hit: np.ndarray
+    gap: np.ndarray
+    confidence: np.ndarray
 
 
 def survival(rule: Rule, p: np.ndarray, q: np.ndarray, hit: np.ndarray, start: int, k: int) -> np.ndarray:

@@ -9,8 +9,9 @@ import torch
 
 from specq.core.records import Divergence, Sampled
 from specq.core.types import Generation, Prompt, Sampling
-from specq.decoding.audit import Law, along
+from specq.decoding.audit import along
 from specq.decoding.divergence import Distances
+from specq.decoding.law import Law
 from specq.decoding.sampling import Warper
 from specq.decoding.session import Session
 

@@ -13,6 +13,7 @@ import numpy as np
 
 from specq.core.records import Audited, Divergence, FirstTokens, GapNoise, Sampled
 from specq.core.types import CacheType, DraftSpec, Generation, Method, OnStep, Prefill, Prompt, Rule, Sampling
+from specq.decoding.law import Law
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -36,6 +37,14 @@ class Scores:
 
     logprobs: np.ndarray
     argmax: np.ndarray
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Copies:
+    """What a lookup draft would propose before each token of a text, [T] int: how many tokens, and how many right."""
+
+    proposed: np.ndarray
+    matched: np.ndarray
 
 
 class Decoder(Protocol):
@@ -92,6 +101,16 @@ class LoadedTarget(Protocol):
         """Teacher-forced, continuation by continuation: each token after the prompt and the tokens before it."""
         ...
 
+    def law(self, prompt: Prompt, ids: Sequence[int], sampling: Sampling) -> Law:
+        """The target's law, after warping, of each token of a text that follows the prompt."""
+        ...
+
+    def draft_law(
+        self, draft: DraftSpec, prompt: Prompt, ids: Sequence[int], sampling: Sampling, k: int
+    ) -> Law | Copies:
+        """A draft's law, after warping, of each token of a text; of a lookup, what it would copy, up to k tokens."""
+        ...
+
     def gap_noise(self, prompt: Prompt, ids: Sequence[int], rows: int) -> GapNoise:
         """How argmax gaps move between one-row and block passes over `ids`."""
         ...
@@ -134,6 +153,7 @@ class Engine(Protocol):
     """Opens targets; `device` is where their weights go."""
 
     device: str
+    capabilities: Capabilities
 
     def open(self, model: Any, *, prefill: Prefill = "dense", noise: float = 0.0) -> LoadedTarget:
         """Load the weights of a model name or a resolved reference; `prefill` as in TargetSpec.

@@ -20,13 +20,14 @@ from specq.core.types import CacheType, DraftSpec, Generation, Prompt, Sampling
 from specq.decoding import audit, continuations
 from specq.decoding import divergence as distances
 from specq.decoding.compiled import CompiledSession
+from specq.decoding.law import Law
 from specq.decoding.probe import takes_blocks
 from specq.decoding.quantized_cache import check_folder
 from specq.decoding.sampling import Warper
-from specq.decoding.session import Keep, Session, shallow
-from specq.engines import assembled, hf_described
-from specq.engines.base import Scores
-from specq.engines.hf_decoder import HFDecoder, lookup
+from specq.decoding.session import Keep, Session
+from specq.engines import assembled, hf_described, hf_laws
+from specq.engines.base import Copies, Scores
+from specq.engines.hf_decoder import HFDecoder
 from specq.models import facts as model_facts
 from specq.models import refs, tokenizers
 from specq.models.refs import Resolved
@@ -167,6 +168,10 @@ class HFTarget:
             tokenizers.compare(self.tokenizer, tokenizers.load(resolved))
         return self.engine.load(resolved, dtype, prefill=draft.prefill)
 
+    def warper(self, prompt: Prompt, sampling: Sampling) -> Warper:
+        """What turns the logits of a request into probabilities."""
+        return Warper(sampling, prompt_tokens=len(prompt.ids), eos_ids=self.ends(sampling))
+
     def ends(self, sampling: Sampling) -> tuple[int, ...]:
         """The tokens that end a generation: the sampling's own, else the model's."""
         return self.eos_ids if sampling.eos_ids is None else sampling.eos_ids
@@ -210,22 +215,17 @@ class HFTarget:
         self, arm: str, prompt: Prompt, repeat: int, generation: Generation, draft: DraftSpec | None, sampling: Sampling
     ) -> Sampled:
         """A sampled text against the law it should come from, and its steps against those expected."""
-        session, warper = self._plain(prompt, sampling)
-        rows = self._rows(len(generation.ids))
-        law = audit.text_law(session, warper, prompt.ids, generation.ids, rows, self.vocabulary)
-        if draft is not None and draft.lossy:
-            return assembled.sampled(arm, prompt, repeat, generation, law, None)
-        mean, variance = float(len(generation.ids) - 1), 0.0
-        if draft is not None and draft.method == "lookup":
-            mean = float(audit.lookup_steps(lookup(draft), warper, prompt.ids, generation.ids, draft.k))
-        elif draft is not None:
-            model = shallow(self.model, draft.layers or 0) if draft.method == "early_exit" else self.draft_model(draft)
-            # An early exit reads its target's cache; a second model has a plain one of its own.
-            kind = self.kv_cache if draft.method == "early_exit" else None
-            other = Session(model, keep="nothing", kv_cache=kind)
-            drafted = audit.text_law(other, warper, prompt.ids, generation.ids, rows, self.vocabulary)
-            mean, variance = audit.expected_steps(draft.rule, draft.k, law, drafted)
-        return assembled.sampled(arm, prompt, repeat, generation, law, (mean, variance))
+        return hf_laws.sampled(self, arm, prompt, repeat, generation, draft, sampling)
+
+    def law(self, prompt: Prompt, ids: Sequence[int], sampling: Sampling) -> Law:
+        """The target's law, after warping, of each token of a text."""
+        return hf_laws.of_target(self, prompt, ids, sampling)
+
+    def draft_law(
+        self, draft: DraftSpec, prompt: Prompt, ids: Sequence[int], sampling: Sampling, k: int
+    ) -> Law | Copies:
+        """A draft's law, after warping, of each token of a text; of a lookup, what it would copy, up to k tokens."""
+        return hf_laws.of_draft(self, draft, prompt, ids, sampling, k)
 
     def first_tokens(
         self, arm: str, prompt: Prompt, draft: DraftSpec | None, sampling: Sampling, draws: int
@@ -259,7 +259,7 @@ class HFTarget:
         each token is read by a pass of its own, as in decoding.
         """
         if self.takes_blocks:
-            rows = self._rows(audit.SCORE_ROWS)
+            rows = self.rows(audit.SCORE_ROWS)
             found = continuations.scores(self.session("everything"), prompt_ids, several, rows)
         else:
             found = [audit.score(self.session("nothing"), prompt_ids, ids, 1) for ids in several]
@@ -267,15 +267,15 @@ class HFTarget:
 
     def logits(self, prompt: Prompt, ids: Sequence[int]) -> Iterator[np.ndarray]:
         """Logits [V] float32 before each token of `ids` after the prompt, unwarped; at most 64 at a time."""
-        return assembled.logits(self.session("nothing"), prompt, ids, self._rows(audit.SCORE_ROWS))
+        return assembled.logits(self.session("nothing"), prompt, ids, self.rows(audit.SCORE_ROWS))
 
     def divergence(self, arm: str, prompt: Prompt, ids: Sequence[int], baseline: HFTarget | np.ndarray) -> Divergence:
         """This target against the baseline's or its logits [T, V], both along `ids`, before any warping."""
-        rows = self._rows(audit.SCORE_ROWS)
+        rows = self.rows(audit.SCORE_ROWS)
         if isinstance(baseline, np.ndarray):
             found = distances.divergence(baseline, self.session("nothing"), prompt.ids, ids, rows)
         else:
-            rows, base = min(rows, baseline._rows(audit.SCORE_ROWS)), baseline.session("nothing")
+            rows, base = min(rows, baseline.rows(audit.SCORE_ROWS)), baseline.session("nothing")
             found = distances.divergence(base, self.session("nothing"), prompt.ids, ids, rows)
         return assembled.divergence(arm, prompt, found)
 
@@ -287,12 +287,10 @@ class HFTarget:
             self._blocks = CompiledSession(self.model, (rows,))
         return self._blocks
 
-    def _rows(self, rows: int) -> int:
+    def rows(self, rows: int) -> int:
         """How many tokens a pass over a given text may take; a quantized cache is read back as decoding does."""
         return rows if self.takes_blocks and self.kv_cache is None else 1
 
     def _plain(self, prompt: Prompt, sampling: Sampling | None = None) -> tuple[Session, Warper]:
         """A fresh session of the target, and the warper of a request."""
-        chosen = sampling or Sampling()
-        warper = Warper(chosen, prompt_tokens=len(prompt.ids), eos_ids=self.ends(chosen))
-        return self.session("nothing"), warper
+        return self.session("nothing"), self.warper(prompt, sampling or Sampling())

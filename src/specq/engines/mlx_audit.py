@@ -15,11 +15,12 @@ from specq.core.records import Divergence, FirstTokens, Sampled
 from specq.core.types import DraftSpec, Generation, Prompt, Sampling
 from specq.decoding import audit
 from specq.decoding import divergence as distances
+from specq.decoding.law import Law
 from specq.engines import assembled
 from specq.engines.mlx_decoder import MLXDecoder, make_processors, make_sampler
 
 if TYPE_CHECKING:
-    from specq.engines.mlx import MLXTarget
+    from specq.engines.mlx_target import MLXTarget
 
 CELLS = 8
 """How many of the likeliest tokens are counted by themselves."""
@@ -35,16 +36,21 @@ def sampled(
     sampling: Sampling,
 ) -> Sampled:
     """A sampled text under the target's law, and the steps that the draft's law expects for it."""
-    warper, ids = target.warper(prompt, sampling), generation.ids
-    rows, vocabulary = target.rows(len(ids)), target.facts.vocab
-    law = audit.text_law(target.session(), warper, prompt.ids, ids, rows, vocabulary)
+    ids = generation.ids
+    law = text_law(target, None, prompt, ids, sampling)
     mean, variance = float(len(ids) - 1), 0.0
     if draft is not None:
-        session = target.session(target.draft_model(draft))
-        drafted = audit.text_law(session, warper, prompt.ids, ids, rows, vocabulary)
+        drafted = text_law(target, draft, prompt, ids, sampling)
         # Where mlx-lm drafts one token more at the very end, no step is saved by it: the law of steps is the same.
         mean, variance = audit.expected_steps(draft.rule, draft.k, law, drafted)
     return assembled.sampled(arm, prompt, repeat, generation, law, (mean, variance))
+
+
+def text_law(target: MLXTarget, draft: DraftSpec | None, prompt: Prompt, ids: Sequence[int], sampling: Sampling) -> Law:
+    """The law of each token of a text under the target, or under a draft on the target's vocabulary."""
+    session = target.session(None if draft is None else target.draft_model(draft))
+    warper = target.warper(prompt, sampling)
+    return audit.text_law(session, warper, prompt.ids, ids, target.rows(len(ids)), target.facts.vocab)
 
 
 def first_tokens(

@@ -28,7 +28,7 @@ from specq.engines.hf_decoder import check_prompt
 from specq.engines.mlx_session import PREFILL
 
 if TYPE_CHECKING:
-    from specq.engines.mlx import MLXTarget
+    from specq.engines.mlx_target import MLXTarget
 
 Emitted = Generator[tuple[int, Any, bool], None, None]
 """Tokens, each with its log-probabilities [V] and whether the draft had proposed it."""

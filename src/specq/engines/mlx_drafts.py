@@ -14,7 +14,7 @@ from specq.quantize import mlx_methods, recipes
 from specq.quantize.mlx_methods import GROUPS
 
 if TYPE_CHECKING:
-    from specq.engines.mlx import MLXTarget
+    from specq.engines.mlx_target import MLXTarget
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

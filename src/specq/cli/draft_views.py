@@ -1,0 +1,192 @@
+"""What `specq drafts` prints: compatibility, ceilings, the forecast, where to paste what, and forecast beside life."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+from rich.console import RenderableType
+
+from specq.cli.views import table, text
+from specq.forecast import settings
+from specq.forecast.cost import Curve
+from specq.forecast.predict import Forecast
+from specq.forecast.study import Study
+from specq.forecast.validate import Gap
+from specq.report.words import NOTHING, number, ratio, size
+from specq.run.provenance import tidy
+
+SHOWN = 12
+
+
+def ceilings(curves: Mapping[str, Curve], most: int) -> Iterator[RenderableType]:
+    """Before anything is generated: what each draft could reach with every token right, and what it must reach."""
+    rows = []
+    for name, curve in curves.items():
+        for point in curve.points:
+            k = point.proposed
+            if not 0 < k <= most:
+                continue
+            share = f"{100 * point.spread:.0f} %"
+            seconds = (point.draft_s, point.verify_s, point.rest_s, curve.plain.step_s)
+            parts = [f"{1000 * part:.2f}" for part in seconds]
+            rows.append((name, str(k), *parts, share, ratio(curve.ceiling(k)), ratio(curve.break_even(k))))
+    yield text("Seconds of a step in thousandths, measured here; the ceiling has every token right.")
+    yield from table(
+        ("draft", "k", "draft", "verify", "rest", "plain step", "spread", "ceiling", "tokens a step to break even"),
+        rows,
+    )
+    for name, curve in curves.items():
+        if why := curve.why_hopeless(most):
+            yield text(f"{name} is hopeless here: {why}.")
+
+
+def study(found: Study) -> Iterator[RenderableType]:
+    """Which draft fits, and how fast each is expected to be."""
+    load, ranking = found.experiment.workload, found.ranking
+    yield from table(("draft", "method", "tokenizer", "weights", "of the target"), _compatible(found))
+    warm = "greedy" if load.temperature == 0 else f"temperature {load.temperature:g}"
+    yield text(
+        f"Forecast from {ranking.prompts} texts of the target ({warm}, up to {load.max_new_tokens} tokens): every k "
+        f"from 1 to {_most(found)} and the rules {', '.join(found.rules)}; the best of each "
+        f"draft and rule. Plain decoding: {number(ranking.plain_tokens_per_s)} tokens/s."
+    )
+    yield from table(
+        ("draft", "rule", "k", "tokens/step", "speed-up", "95 %", "tokens/s", "faster", "slower prompts", "regret"),
+        [_forecast(one) for one in best_of_each(found)][:SHOWN],
+    )
+    if ranking.prompts < 2:
+        yield text("One prompt: there is no interval, and nothing can be said about other prompts.")
+    elif ranking.near is not None:
+        yield text(f"The best two are not apart; about {ranking.near} more prompts like these would part them.")
+
+
+def best_of_each(found: Study) -> list[Forecast]:
+    """The best k of each draft and rule, the fastest first; at temperature 0 and for lookups rules do not differ."""
+    seen: dict[tuple[str, str], Forecast] = {}
+    for one in found.ranking.forecasts:
+        alike = found.experiment.workload.temperature == 0 or found.drafts[one.cell.draft].method == "lookup"
+        rule = "" if alike else one.cell.rule
+        seen.setdefault((one.cell.draft, rule), one)
+    return list(seen.values())
+
+
+def outcome(found: Study, gaps: Sequence[Gap], folder: Path | None, *, live: bool) -> Iterator[RenderableType]:
+    """Forecast beside measurement, what to paste, and what it took."""
+    best = found.ranking.best
+    if best is None:
+        yield text("No draft is expected to be faster than plain decoding here: use none.")
+    if gaps:
+        yield text("Forecast and life; the factors say what acceptance and each part of a step make of the difference.")
+        yield from table(
+            ("arm", "forecast", "measured", "95 %", "verdict", "acceptance", "draft", "verify", "rest"),
+            [
+                (
+                    gap.arm,
+                    ratio(gap.forecast.speedup),
+                    ratio(gap.speedup),
+                    _interval(gap.low, gap.high),
+                    gap.verdict or NOTHING,
+                    *(ratio(part) for part in (gap.acceptance, gap.draft, gap.verify, gap.rest)),
+                )
+                for gap in gaps
+            ],
+        )
+    if best is not None:
+        yield from _paste(found, best)
+    spent = found.spent
+    yield text(
+        f"It took {spent.curves_s:.1f} s for the cost curves, {spent.texts_s:.1f} s for the texts and "
+        f"{spent.reading_s:.1f} s to read and rank them."
+    )
+    if folder is not None:
+        yield text(f"The live run: {folder}; to see it type: specq show {folder}")
+    elif live and best is not None:
+        yield text("The live run is missing.")
+
+
+def as_json(found: Study, gaps: Sequence[Gap], folder: Path | None) -> dict[str, Any]:
+    """The whole study as plain values; the texts stay out."""
+    best = found.ranking.best
+    return {
+        "target": found.experiment.target.model,
+        "prompts": found.ranking.prompts,
+        "plain_tokens_per_s": found.ranking.plain_tokens_per_s,
+        "curves": {name: asdict(curve) for name, curve in found.curves.items()},
+        "hopeless": {name: why for name, curve in found.curves.items() if (why := curve.why_hopeless(_most(found)))},
+        "forecasts": [_plain(one) for one in found.ranking.forecasts],
+        "best": None if best is None else _plain(best),
+        "more_prompts": found.ranking.near,
+        "settings": [] if best is None else [asdict(way) for way in _ways(found, best)],
+        "live": [{**asdict(gap), "forecast": _plain(gap.forecast)} for gap in gaps],
+        "run": None if folder is None else tidy(folder),
+        "seconds": asdict(found.spent),
+    }
+
+
+def _plain(one: Forecast) -> dict[str, Any]:
+    values = asdict(one)
+    return {**values.pop("cell"), **{name: None if value != value else value for name, value in values.items()}}
+
+
+def _most(found: Study) -> int:
+    return max(one.cell.k for one in found.ranking.forecasts)
+
+
+def _compatible(found: Study) -> Iterator[tuple[str, ...]]:
+    whole = found.described["target"]["bytes_per_token"]
+    yield "(target)", NOTHING, NOTHING, size(found.described["target"]["weight_bytes"]), NOTHING
+    for name, draft in found.drafts.items():
+        own = found.described.get(name)
+        read = NOTHING if own is None else f"{100 * own['bytes_per_token'] / whole:.0f} %"
+        same = "the target's" if draft.method != "model" or draft.model == "self" else "same tokens"
+        yield name, draft.method, same, NOTHING if own is None else size(own["weight_bytes"]), read
+
+
+def _forecast(one: Forecast) -> tuple[str, ...]:
+    unknown = one.p_faster != one.p_faster
+    return (
+        one.cell.draft,
+        one.cell.rule,
+        str(one.cell.k),
+        ratio(one.tokens_per_step),
+        ratio(one.speedup),
+        _interval(one.low, one.high),
+        number(one.tokens_per_s),
+        NOTHING if unknown else f"{100 * one.p_faster:.0f} %",
+        f"{100 * one.slower_prompts:.0f} %",
+        NOTHING if unknown else f"{100 * one.regret:.1f} %",
+    )
+
+
+def _interval(low: float | None, high: float | None) -> str:
+    return NOTHING if low is None or high is None else f"{ratio(low)} to {ratio(high)}"
+
+
+def _ways(found: Study, best: Forecast) -> tuple[settings.Way, ...]:
+    draft = found.drafts[best.cell.draft]
+    return settings.ways(found.experiment.target.model, best.cell.draft, draft, best.cell.k, best.cell.rule)
+
+
+def _paste(found: Study, best: Forecast) -> Iterator[RenderableType]:
+    """The winner in each engine: its rule there, the tokens per step and the speed-up forecast for that rule."""
+    ways = _ways(found, best)
+    by_rule = {
+        one.cell.rule: one
+        for one in found.ranking.forecasts
+        if one.cell.draft == best.cell.draft and one.cell.k == best.cell.k
+    }
+    rows = []
+    for way in ways:
+        one = None if way.rule is None else by_rule.get(way.rule)
+        steps = NOTHING if one is None else ratio(one.tokens_per_step)
+        rows.append((way.engine, way.rule or NOTHING, steps, way.why_not or NOTHING))
+    yield text(f"{best.cell.draft} with k = {best.cell.k} elsewhere: the rule decides the tokens of a step.")
+    yield from table(("engine", "rule", "tokens/step", "why not"), rows, prose=("why not",))
+    for way in ways:
+        if way.paste:
+            yield text(f"{way.engine}:")
+            yield from (text(line) for line in way.paste.split("\n"))
+            yield ""

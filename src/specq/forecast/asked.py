@@ -1,0 +1,78 @@
+"""From the words of a command to an experiment: which drafts are asked for, of which target, on which prompts."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from pydantic import ValidationError
+
+from specq.core.errors import ConfigError
+from specq.experiment.explain import explain
+from specq.experiment.schema import Experiment
+
+WORDS = (
+    'a model (hub id, folder, GGUF file or built-in), "lookup", "lookup:suffix", "early_exit:25", "self:8" or "self:4"'
+)
+
+
+def lever(word: str) -> tuple[str, dict[str, Any]]:
+    """The name and the keys of the draft lever that a word of the command line stands for.
+
+    Raises:
+        ConfigError: a word that begins like one of the short forms and is none.
+    """
+    kind, _, value = word.partition(":")
+    keys: dict[str, Any] = {"kind": "draft"}
+    if kind == "lookup" and value in ("", "ngram", "suffix"):
+        return f"lookup{'_suffix' if value == 'suffix' else ''}", keys | {"method": "lookup", "match": value or "ngram"}
+    if kind == "early_exit" and value.isdecimal():
+        return f"early_exit{value}", keys | {"method": "early_exit", "layers": int(value)}
+    if kind == "self" and value in ("4", "8"):
+        return f"self{value}", keys | {"method": "model", "model": "self", "bits": int(value)}
+    if kind in ("lookup", "early_exit", "self") or not word.strip():
+        raise ConfigError(f'drafts: "{word}" is no draft; allowed is {WORDS}')
+    name = re.sub(r"[^A-Za-z0-9_-]+", "-", Path(word).name).strip("-") or "draft"
+    return name, keys | {"method": "model", "model": word}
+
+
+def experiment(
+    target: str,
+    drafts: Sequence[str],
+    prompts: Path,
+    *,
+    revision: str | None = None,
+    engine: dict[str, Any] | None = None,
+    workload: dict[str, Any] | None = None,
+) -> Experiment:
+    """An experiment with a lever for each draft, none of them twice.
+
+    `engine` and `workload` hold keys of those tables.
+
+    Raises:
+        ConfigError: no draft, one twice, a word that is none, or a value out of range.
+    """
+    if not drafts:
+        raise ConfigError(f"drafts: no DRAFT is given; allowed is {WORDS}")
+    levers: dict[str, dict[str, Any]] = {}
+    for word in drafts:
+        name, keys = lever(word)
+        if keys in levers.values():
+            raise ConfigError(f'drafts: "{word}" is given twice; give each draft once')
+        while name in levers or name in ("baseline", "each"):
+            name += "_"
+        levers[name] = keys
+    values = {
+        "name": "drafts",
+        "question": f"Which draft for {target}: {', '.join(levers)}?",
+        "target": {"model": target} | ({"revision": revision} if revision else {}),
+        "engine": engine or {},
+        "workload": {"prompts": str(prompts), **(workload or {})},
+        "levers": levers,
+    }
+    try:
+        return Experiment.model_validate(values)
+    except ValidationError as error:
+        raise ConfigError(f"drafts: {explain(error, Experiment)}") from error

@@ -1,0 +1,211 @@
+"""The forecast: speed-up of every (draft, k, rule), with its uncertainty, from replayed texts and cost curves."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from specq.core.types import EXACT_RULES, Rule
+from specq.forecast import replay
+from specq.forecast.cost import Curve
+from specq.forecast.replay import Copied, Traced
+from specq.stats.intervals import more_prompts, t_interval
+
+RESAMPLES = 2000
+LEVEL = 0.95
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Cell:
+    """One way to decode: a draft, how many tokens it proposes, and the rule that verifies them."""
+
+    draft: str
+    k: int
+    rule: Rule
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Forecast:
+    """What is expected of a cell; intervals are 95 %, over prompts and over the spread of the cost curve.
+
+    `tokens_per_step` and `speedup` (of tpot_s, over plain decoding) are pooled over prompts. `p_faster` is the share of
+    resamples in which it is faster than plain decoding, `slower_prompts` the share of prompts that it slows down, and
+    `regret` the mean share of time lost against the best cell, over resamples (plain decoding is a cell too).
+    """
+
+    cell: Cell
+    tokens_per_step: float
+    steps_sd: float
+    speedup: float
+    low: float | None
+    high: float | None
+    tokens_per_s: float
+    p_faster: float
+    slower_prompts: float
+    regret: float
+    draft_s: float
+    verify_s: float
+    rest_s: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Ranking:
+    """All cells, the fastest first; `best` None where plain decoding is expected to be the fastest.
+
+    `near` counts how many more prompts would part the best draft from the next, or from plain decoding, None where
+    nothing can be said or they are apart already.
+    """
+
+    forecasts: tuple[Forecast, ...]
+    prompts: int
+    plain_tokens_per_s: float
+    near: int | None
+
+    @property
+    def best(self) -> Forecast | None:
+        """The cell that is expected to be the fastest, if it is faster than plain decoding."""
+        first = self.forecasts[0] if self.forecasts else None
+        return first if first is not None and first.speedup > 1 else None
+
+    def of(self, cell: Cell) -> Forecast:
+        """The forecast of a cell."""
+        return next(one for one in self.forecasts if one.cell == cell)
+
+
+def rank(
+    texts: Mapping[str, Sequence[Traced | Copied]],
+    curves: Mapping[str, Curve],
+    *,
+    ks: Sequence[int] = tuple(range(1, replay.MOST_K + 1)),
+    rules: Sequence[Rule] = EXACT_RULES,
+    resamples: int = RESAMPLES,
+    seed: int = 0,
+    asked: Mapping[str, Rule] | None = None,
+) -> Ranking:
+    """Forecast every draft with every k and rule.
+
+    Args:
+        texts: of each draft, what it says along the target's texts; the same texts in the same order for all.
+        curves: of each draft, the seconds of its steps.
+        ks: how many tokens a step proposes, each of them.
+        rules: how they are verified, each of them.
+        resamples: of the bootstrap over prompts.
+        seed: of the same.
+        asked: the rule that each draft was asked with; of cells that are equally fast it comes first.
+
+    Raises:
+        ValueError: no prompt has a token after its first.
+    """
+    sizes = {name: [_size(one) for one in some] for name, some in texts.items()}
+    tokens = np.array(next(iter(sizes.values()), []), dtype=float)
+    if not (tokens > 0).any():
+        raise ValueError("forecast: no text has a token after its first: let the target write more of them")
+    rng = np.random.default_rng(seed)
+    weights = np.vstack([np.ones(len(tokens)), rng.multinomial(len(tokens), _even(len(tokens)), size=resamples)])
+    cells, times, rows = [], [], []
+    for name, some in texts.items():
+        curve, most = curves[name], max(ks)
+        step = curve.step_s(most)
+        seconds = replay.summed(some, np.tile(step, (most, 1))).mean
+        counts = replay.steps(some, most)
+        # The curve's own error: medians of n steps, of a spread that is 0.67 of a standard deviation.
+        error = np.exp(rng.normal(0.0, _error(curve), size=resamples + 1))
+        error[0] = 1.0
+        for rule in rules:
+            for k in ks:
+                at = (slice(None), EXACT_RULES.index(rule), k - 1)
+                cells.append(Cell(draft=name, k=k, rule=rule))
+                per_prompt = seconds[at] / curve.plain.step_s
+                times.append(error * (weights @ per_prompt) / (weights @ tokens))
+                rows.append((per_prompt, counts.mean[at], counts.variance[at]))
+    shares = np.array(times)
+    best = np.minimum(shares.min(axis=0, initial=1.0), 1.0)
+    made = []
+    for cell, share, (per_prompt, steps, variance) in zip(cells, shares, rows, strict=True):
+        curve = curves[cell.draft]
+        low, high = _bounds(1 / share, int((tokens > 0).sum()))
+        parts = curve.parts(cell.k)
+        made.append(
+            Forecast(
+                cell=cell,
+                tokens_per_step=float(tokens.sum() / steps.sum()),
+                steps_sd=float(np.sqrt(variance.sum())),
+                speedup=float(1 / share[0]),
+                low=low,
+                high=high,
+                tokens_per_s=float(1 / (share[0] * curve.plain.step_s)),
+                p_faster=float((share[1:] < 1).mean()) if len(tokens) > 1 else float("nan"),
+                slower_prompts=float((per_prompt > tokens)[tokens > 0].mean()),
+                regret=float((share[1:] / best[1:] - 1).mean()),
+                draft_s=float(parts["draft"][cell.k]),
+                verify_s=float(parts["verify"][cell.k]),
+                rest_s=float(parts["rest"][cell.k]),
+            )
+        )
+    wanted = asked or {}
+    order = sorted(
+        range(len(made)),
+        key=lambda place: (
+            -round(made[place].speedup, 9),
+            made[place].cell.rule != wanted.get(made[place].cell.draft),
+            made[place].cell.k,
+        ),
+    )
+    plain = next(iter(curves.values())).plain.step_s
+    return Ranking(
+        forecasts=tuple(made[place] for place in order),
+        prompts=len(tokens),
+        plain_tokens_per_s=1 / plain,
+        near=_near([rows[place][0] for place in _one_a_draft(order, cells)], tokens),
+    )
+
+
+def _one_a_draft(order: Sequence[int], cells: Sequence[Cell]) -> list[int]:
+    """The best place of each draft, the fastest first: neighbours in k are no question."""
+    found: dict[str, int] = {}
+    for place in order:
+        found.setdefault(cells[place].draft, place)
+    return list(found.values())
+
+
+def _near(best: Sequence[np.ndarray], tokens: np.ndarray) -> int | None:
+    """Prompts beyond those that were replayed, until the fastest of these is apart from the next, or from no draft."""
+    kept = tokens > 0
+    if not best or kept.sum() < 2:
+        return None
+    first = best[0]
+    second = best[1] if len(best) > 1 and best[1].sum() < tokens.sum() else tokens
+    logs = t_interval(np.log(second[kept] / first[kept]))
+    if logs.low is None or logs.high is None or logs.low > 0 or logs.high < 0:
+        return None
+    return more_prompts(replace(logs, value=float(np.exp(logs.value))))
+
+
+def _size(text: Traced | Copied) -> int:
+    return max(0, len(text.p if isinstance(text, Traced) else text.proposed) - 1)
+
+
+def _even(count: int) -> np.ndarray:
+    return np.full(count, 1.0 / count)
+
+
+def _error(curve: Curve) -> float:
+    """The relative standard error of a step's seconds over a plain step's."""
+    parts = [curve.plain, *(point for point in curve.points if point.proposed)]
+    worst = max(1.2533 * point.spread / 0.6745 / np.sqrt(point.n) for point in parts)
+    return float(np.sqrt(2) * worst)
+
+
+def _bounds(values: np.ndarray, prompts: int) -> tuple[float | None, float | None]:
+    """The interval of values[0] from its resamples, as much wider as Student's t is than the normal law."""
+    if prompts < 2:
+        return None, None
+    from scipy.special import ndtri, stdtrit
+
+    tail = (1 - LEVEL) / 2
+    wider = stdtrit(prompts - 1, tail) / ndtri(tail) * np.sqrt(prompts / (prompts - 1))
+    middle = np.log(values[0])
+    low, high = np.exp(middle + wider * (np.quantile(np.log(values[1:]), [tail, 1 - tail]) - middle))
+    return float(low), float(high)

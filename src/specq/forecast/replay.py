@@ -1,0 +1,173 @@
+"""Replay: the steps that a draft would need to emit a text that the target wrote, without running it.
+
+The text is given, so how far a step gets is a random variable whose law follows from the two models' probabilities
+of the text's own tokens (see `decoding.law`, the slow twin of this file, for the law and where it comes from). The
+number of steps is then a recursion over the tokens that are left: with u of them left a step proposes m = min(k, u - 1)
+tokens, accepts N and emits N + 1, so C(u) = 1 + sum over n of P(N = n) C(u - 1 - n). All rules, all k and all texts go
+through it together, aligned at their ends.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from specq.core.types import EXACT_RULES, Rule
+
+MOST_K = 32
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Traced:
+    """A text of T tokens that the target wrote, and what a model draft says along it.
+
+    `p` and `q` [T] are the probabilities of the text's tokens under target and draft after warping, `hit` [T] is 1
+    where the token is the draft's likeliest, 0 where it is not, and 0.5 where rounding decides. `stops` [T] is True
+    where a draft that ends its proposals early, by its own law, would propose nothing for that position; None: it never
+    does. Token 0 came from the prefill.
+    """
+
+    p: np.ndarray
+    q: np.ndarray
+    hit: np.ndarray
+    stops: np.ndarray | None = None
+
+    def __post_init__(self) -> None:
+        arrays = {"p": self.p, "q": self.q, "hit": self.hit} | ({} if self.stops is None else {"stops": self.stops})
+        if len({each.shape for each in arrays.values()}) != 1 or self.p.ndim != 1:
+            shapes = ", ".join(f"{name} {each.shape}" for name, each in arrays.items())
+            raise ValueError(f"replay: {shapes}: all must be [T]")
+        if len(self.p) and not (self.p > 0).all():
+            raise ValueError("replay: p has tokens without probability: the target did not write this text")
+        for name in ("p", "q", "hit"):
+            if not ((arrays[name] >= 0) & (arrays[name] <= 1 + 1e-9)).all():
+                raise ValueError(f"replay: {name} must lie between 0 and 1")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Copied:
+    """A text of T tokens, and what a lookup draft proposes at every start.
+
+    For a step whose first proposal stands at position t, `proposed` [T] counts the tokens that it would propose if it
+    may propose `MOST_K`, `matched` [T] how many of them the text goes on with. The rule makes no difference.
+    """
+
+    matched: np.ndarray
+    proposed: np.ndarray
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Expected:
+    """Mean and variance of a sum over the steps of each text, [texts, rules, k], for k = 1 .. K."""
+
+    mean: np.ndarray
+    variance: np.ndarray
+
+
+def survival(traced: Traced, k: int = MOST_K) -> np.ndarray:
+    """P(N >= j | text) for j = 0 .. k of a step at each position, [rules, T, k + 1], rules as in EXACT_RULES.
+
+    Proposals beyond the text's end are never accepted. Early stops bound it as the end does: what would not be
+    proposed is not accepted.
+    """
+    total = len(traced.p)
+    out = np.zeros((len(EXACT_RULES), total, k + 1))
+    out[:, :, 0] = 1.0
+    with np.errstate(divide="ignore"):
+        gains = np.log(traced.q) - np.log(traced.p)
+    shares: dict[Rule, np.ndarray] = {
+        "rejection": np.minimum(1.0, traced.q / traced.p),
+        "greedy_draft": traced.hit,
+        "match": traced.q,
+    }
+    gain, going = np.zeros(total), np.ones(total)
+    for j in range(1, k + 1):
+        size = total - j + 1
+        if size <= 0:
+            break
+        if traced.stops is not None:
+            going[:size] *= ~traced.stops[j - 1 :]
+        # In logarithms: products of tiny numbers would end as 0 / 0. See decoding.law for the block rule.
+        gain[:size] += gains[j - 1 :]
+        for row, rule in enumerate(EXACT_RULES):
+            before = out[row, :size, j - 1]
+            if rule == "block":
+                out[row, :size, j] = np.minimum(before, np.exp(np.minimum(gain[:size], 0.0)))
+            else:
+                out[row, :size, j] = before * shares[rule][j - 1 :]
+            out[row, :size, j] *= going[:size]
+    return out
+
+
+def steps(texts: Sequence[Traced | Copied], k: int = MOST_K) -> Expected:
+    """Mean and variance of the steps that emit each text, for every exact rule and every k up to `k`."""
+    return summed(texts, np.ones((k, k + 1)))
+
+
+def summed(texts: Sequence[Traced | Copied], cost: np.ndarray) -> Expected:
+    """Mean and variance of the sum of a cost over the steps that emit each text after its first token.
+
+    Args:
+        texts: of any lengths.
+        cost: [K, K + 1]: row k - 1 is for a draft of k tokens, column m what a step with m proposals costs.
+    """
+    most = len(cost)
+    tails = [_tail(text, most) for text in texts]
+    longest = max((tail.shape[1] for tail in tails), default=0)
+    # Aligned at their ends, by the tokens left: u = T - t.
+    tail = np.zeros((len(texts), len(EXACT_RULES), longest + 1, most + 1))
+    offers = np.zeros((len(texts), longest + 1), dtype=int)
+    for place, (text, one) in enumerate(zip(texts, tails, strict=True)):
+        tail[place, :, 1 : one.shape[1] + 1] = one[:, ::-1]
+        offers[place, 1 : one.shape[1] + 1] = _offers(text, most)[::-1]
+    # What would run past the text's end is never proposed.
+    tail *= np.arange(most + 1) < np.arange(longest + 1)[:, None]
+    ks, within = np.arange(1, most + 1), np.tri(most)
+    # Column `most + u` holds what u tokens left cost, its row below what one token less changes.
+    mean, less_mean, square, less_square = np.zeros((4, len(texts), len(EXACT_RULES), most, most + longest + 1))
+    for left in range(1, longest):
+        at = most + left
+        paid = cost[ks - 1, np.minimum(np.minimum(ks, left - 1), offers[:, left, None])][:, None, :]
+        # sum of P(N = n) C(u - 1 - n), by parts: C(u - 1) + sum of P(N >= n) (C(u - 1 - n) - C(u - n)), n = 1 .. k.
+        alive, window = tail[:, :, left, 1:], slice(at - 1, at - 1 - most, -1)
+        first = mean[..., at - 1] + _dot(less_mean[..., window] * within, alive)
+        second = square[..., at - 1] + _dot(less_square[..., window] * within, alive)
+        mean[..., at] = paid + first
+        square[..., at] = paid * paid + 2 * paid * first + second
+        less_mean[..., at] = mean[..., at - 1] - mean[..., at]
+        less_square[..., at] = square[..., at - 1] - square[..., at]
+    # Token 0 came from the prefill: the steps begin with T - 1 tokens left.
+    ends = np.array([most + max(0, one.shape[1] - 1) for one in tails], dtype=int)
+    rows = np.arange(len(texts))
+    means, squares = mean[rows, :, :, ends], square[rows, :, :, ends]
+    return Expected(mean=means, variance=np.maximum(0.0, squares - means * means))
+
+
+def _tail(text: Traced | Copied, most: int) -> np.ndarray:
+    if isinstance(text, Traced):
+        return survival(text, most)
+    one = (text.matched[:, None] >= np.arange(most + 1)).astype(float)
+    return np.broadcast_to(one, (len(EXACT_RULES), *one.shape))
+
+
+def _offers(text: Traced | Copied, most: int) -> np.ndarray:
+    """How many tokens the draft would propose at each start, `most` where nothing ends its proposals."""
+    if isinstance(text, Copied):
+        return np.minimum(text.proposed, most)
+    total = len(text.p)
+    if text.stops is None:
+        return np.full(total, most)
+    # The first stop at or after each position; a step there proposes what lies before it.
+    ahead, offers = most, np.empty(total, dtype=int)
+    for t in range(total - 1, -1, -1):
+        ahead = 0 if text.stops[t] else min(most, ahead + 1)
+        offers[t] = ahead
+    return offers
+
+
+def _dot(each: np.ndarray, alive: np.ndarray) -> np.ndarray:
+    """Sums over n of [.., k, n] and [.., n]: [.., k]."""
+    found: np.ndarray = np.matmul(each, alive[..., None])[..., 0]
+    return found

@@ -1,0 +1,98 @@
+"""The replay of steps, held to its slow twin, to lookups followed by hand and to early stops enumerated."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from specq.core.types import EXACT_RULES
+from specq.decoding import law
+from specq.forecast import replay
+from specq.forecast.replay import Copied, Traced
+
+
+def text(rng: np.random.Generator, total: int, *, stops: float | None = None) -> Traced:
+    p, q = rng.uniform(0.05, 1, total), rng.uniform(0, 1, total) * (rng.random(total) > 0.1)
+    hit = rng.choice([0.0, 0.5, 1.0], total)
+    return Traced(p=p, q=q, hit=hit, stops=None if stops is None else rng.random(total) < stops)
+
+
+def test_every_rule_and_k_of_ragged_texts_equals_the_recursion_one_by_one() -> None:
+    rng = np.random.default_rng(1)
+    texts = [text(rng, total) for total in (23, 1, 7, 2, 0, 40)]
+    found = replay.steps(texts, 8)
+    assert found.mean.shape == (6, len(EXACT_RULES), 8)
+    for place, one in enumerate(texts):
+        for row, rule in enumerate(EXACT_RULES):
+            for k in (1, 2, 5, 8):
+                mean, variance = law.steps(rule, one.p, one.q, one.hit, k) if len(one.p) else (0.0, 0.0)
+                assert found.mean[place, row, k - 1] == pytest.approx(mean, abs=1e-9)
+                assert found.variance[place, row, k - 1] == pytest.approx(variance, abs=1e-7)
+
+
+def test_survival_equals_the_closed_form_at_every_start() -> None:
+    one = text(np.random.default_rng(2), 12)
+    found = replay.survival(one, 5)
+    for row, rule in enumerate(EXACT_RULES):
+        for start in range(12):
+            reach = min(5, 12 - start)
+            twin = law.survival(rule, one.p, one.q, one.hit, start, reach)
+            assert found[row, start, : reach + 1] == pytest.approx(twin, abs=1e-12)
+            assert (found[row, start, reach + 1 :] == 0).all()
+
+
+def stopped(rule_share: np.ndarray, stops: np.ndarray, k: int, t: int, total: int) -> float:
+    """Expected steps from position t on, by going through each outcome of each step."""
+    if t >= total:
+        return 0.0
+    size = 0
+    while size < min(k, total - t - 1) and not stops[t + size]:
+        size += 1
+    expected, alive = 1.0, 1.0
+    for n in range(size):
+        share = rule_share[t + n]
+        expected += alive * (1 - share) * stopped(rule_share, stops, k, t + n + 1, total)
+        alive *= share
+    return expected + alive * stopped(rule_share, stops, k, t + size + 1, total)
+
+
+@pytest.mark.parametrize("rule", ["rejection", "greedy_draft", "match"])
+def test_an_early_stop_by_the_drafts_own_law_ends_the_block_and_gives_the_bonus_token(rule: str) -> None:
+    one = text(np.random.default_rng(3), 9, stops=0.3)
+    shares = {"rejection": np.minimum(1, one.q / one.p), "greedy_draft": one.hit, "match": one.q}
+    assert one.stops is not None
+    for k in (1, 3, 6):
+        found = replay.steps([one], 6).mean[0, EXACT_RULES.index(rule), k - 1]  # type: ignore[arg-type]
+        assert found == pytest.approx(stopped(shares[rule], one.stops, k, 1, 9), abs=1e-9)
+
+
+def test_a_draft_that_always_stops_takes_a_step_a_token() -> None:
+    one = Traced(p=np.full(9, 0.5), q=np.full(9, 0.5), hit=np.ones(9), stops=np.ones(9, dtype=bool))
+    assert replay.steps([one], 4).mean.ravel() == pytest.approx([8.0] * 16)
+
+
+def test_a_lookup_is_followed_along_its_own_starts() -> None:
+    # Steps begin at position 1: 3 proposed and 2 taken, then at 4 nothing is known, at 5 all of 4 are taken.
+    proposed, matched = np.array([0, 3, 9, 9, 0, 9, 9, 9, 9, 9]), np.array([0, 2, 9, 9, 0, 4, 0, 0, 0, 0])
+    found = replay.steps([Copied(matched=matched, proposed=proposed)], 6)
+    assert found.mean[0, :, 5].tolist() == [3.0] * 4
+    assert (found.variance[0] == 0).all()
+    # With k = 1 the steps begin at 1, 3, 5, 7, 8 and 9.
+    assert found.mean[0, 0, 0] == 6.0
+
+
+def test_costs_follow_what_each_step_proposes() -> None:
+    # A perfect draft of 3 on 8 tokens: steps of 3 proposals emit 4, then 2 proposals end the text at token 7.
+    one = Traced(p=np.full(8, 0.5), q=np.full(8, 0.5), hit=np.ones(8))
+    cost = np.add.outer(np.zeros(3), np.array([1.0, 10.0, 100.0, 1000.0]))
+    found = replay.summed([one], cost)
+    assert found.mean[0, EXACT_RULES.index("rejection"), 2] == pytest.approx(1100.0)
+
+
+def test_a_text_that_the_target_did_not_write_is_refused() -> None:
+    with pytest.raises(ValueError, match="did not write"):
+        Traced(p=np.array([0.5, 0.0]), q=np.ones(2), hit=np.ones(2))
+    with pytest.raises(ValueError, match=r"q \(3,\)"):
+        Traced(p=np.ones(2), q=np.ones(3), hit=np.ones(2))
+    with pytest.raises(ValueError, match="q must lie"):
+        Traced(p=np.ones(2), q=np.array([0.5, 1.5]), hit=np.ones(2))

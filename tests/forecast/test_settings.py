@@ -1,0 +1,75 @@
+"""What is pasted into other engines is what was forecast: their rule, their tokens, their way of finding n-grams."""
+
+from __future__ import annotations
+
+import json
+import tomllib
+
+import pytest
+
+from specq.core.types import DraftSpec, Rule
+from specq.experiment.levers import Lever
+from specq.forecast import settings
+from specq.forecast.settings import Way
+
+MODEL = DraftSpec(method="model", model="org/small", k=4)
+LOOKUP = DraftSpec(method="lookup", k=4, rule="greedy_draft", max_ngram=5, min_ngram=2)
+SELF = DraftSpec(method="model", model="self", bits=4, k=1)
+
+
+def ways(draft: DraftSpec, k: int = 3, rule: Rule = "rejection") -> dict[str, Way]:
+    return {way.engine: way for way in settings.ways("org/big", "d", draft, k, rule)}
+
+
+def test_each_engine_is_forecast_by_the_rule_that_it_runs() -> None:
+    rules = {name: way.rule for name, way in ways(MODEL).items()}
+    assert rules == {
+        "specq": "rejection",
+        "vllm": "greedy_draft",
+        "llama.cpp": "greedy_draft",
+        "transformers": "rejection",
+        "mlx-lm": "match",
+    }
+
+
+@pytest.mark.parametrize("draft", [MODEL, LOOKUP], ids=["model", "lookup"])
+def test_what_vllm_gets_is_json_with_the_k_that_was_chosen(draft: DraftSpec) -> None:
+    pasted = ways(draft, k=7)["vllm"].paste
+    config = json.loads(pasted.split("'")[1])
+    assert config["num_speculative_tokens"] == 7
+    if draft is LOOKUP:
+        assert (config["prompt_lookup_max"], config["prompt_lookup_min"]) == (5, 2)
+    else:
+        assert config["model"] == "org/small"
+
+
+@pytest.mark.parametrize(
+    "draft",
+    [
+        MODEL,
+        LOOKUP,
+        DraftSpec(method="early_exit", layers=9, k=2),
+        DraftSpec(method="model", model="self", bits=4, k=1),
+    ],
+    ids=["model", "lookup", "early", "self"],
+)
+def test_what_specq_gets_is_a_lever_that_it_reads(draft: DraftSpec) -> None:
+    read = tomllib.loads(ways(draft, k=5, rule="greedy_draft")["specq"].paste)["levers"]["d"]
+    lever = Lever(**read)
+    assert (lever.k, lever.rule, lever.method, lever.bits, lever.layers) == (
+        5,
+        "greedy_draft",
+        draft.method,
+        draft.bits,
+        draft.layers,
+    )
+    if draft is LOOKUP:
+        assert (lever.max_ngram, lever.min_ngram) == (5, 2)
+
+
+def test_an_engine_that_cannot_says_why_and_pastes_nothing() -> None:
+    for draft in (LOOKUP, DraftSpec(method="model", model="self", bits=8, k=1), DraftSpec(method="early_exit", k=1)):
+        for way in ways(draft).values():
+            assert bool(way.paste) != bool(way.why_not)
+            assert (way.rule is None) == bool(way.why_not)
+    assert ways(DraftSpec(method="lookup", k=2, match="suffix"))["vllm"].rule is None

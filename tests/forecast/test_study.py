@@ -1,0 +1,140 @@
+"""Replay held to what the engine really does, on tiny models: step counts, other people's texts, the whole command."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import specq
+import tiny_models as tiny
+from specq.core.errors import ConfigError, UserError
+from specq.core.types import EXACT_RULES, DraftSpec, Sampling
+from specq.forecast import replay, study, validate
+from specq.forecast.asked import experiment as ask
+from specq.forecast.replay import Traced
+
+PROMPTS = [tiny.prompt(f"{c}{c}ab {i} ab {i} {c}", id=c) for i, c in enumerate("bcdefg")]
+DRAFTS = {
+    "lookup": DraftSpec(method="lookup", k=4, rule="greedy_draft"),
+    "early": DraftSpec(method="early_exit", layers=2, k=4),
+    "self8": DraftSpec(method="model", model="self", bits=8, k=4),
+}
+GREEDY = Sampling(max_new_tokens=40, ignore_eos=True)
+WARM = dataclasses.replace(GREEDY, temperature=0.7, seed=5)
+
+
+@pytest.mark.parametrize("name", DRAFTS)
+def test_greedy_step_counts_equal_the_live_ones_prompt_by_prompt(target_of: Callable[..., Any], name: str) -> None:
+    target = target_of("llama")
+    for k in (1, 3, 6):
+        live = target.decoder(dataclasses.replace(DRAFTS[name], k=k)).generate(PROMPTS, GREEDY)
+        texts = study.read(target, {name: DRAFTS[name]}, PROMPTS, live, GREEDY)[name]
+        row = EXACT_RULES.index(DRAFTS[name].rule)
+        assert replay.steps(texts, k).mean[:, row, k - 1].tolist() == [len(one.steps) for one in live]
+
+
+@pytest.mark.parametrize("rule", EXACT_RULES)
+def test_sampled_step_counts_are_those_expected_on_the_text_that_the_live_arm_emitted(
+    target_of: Callable[..., Any], rule: str
+) -> None:
+    target, early = target_of("llama"), dataclasses.replace(DRAFTS["early"], rule=rule, k=3)  # type: ignore[arg-type]
+    live = target.decoder(early).generate(PROMPTS, WARM)
+    texts = study.read(target, {"early": early}, PROMPTS, live, WARM)["early"]
+    found, at = replay.steps(texts, 3), (slice(None), EXACT_RULES.index(rule), 2)  # type: ignore[arg-type]
+    gap = sum(len(one.steps) for one in live) - found.mean[at].sum()
+    assert abs(gap) < 3 * np.sqrt(found.variance[at].sum()) + 1e-6
+
+
+@pytest.mark.parametrize("sampling", [GREEDY, WARM], ids=["greedy", "sampled"])
+def test_a_text_of_another_model_is_refused_before_its_acceptance_can_lie(
+    target_of: Callable[..., Any], sampling: Sampling
+) -> None:
+    target, other = target_of("llama"), target_of("llama", seed=9)
+    texts = other.decoder(None).generate(PROMPTS, sampling)
+    with pytest.raises(UserError, match=r"prompt b: .*anew"):
+        study.read(target, {"lookup": DRAFTS["lookup"]}, PROMPTS, texts, sampling)
+
+
+def test_a_draft_that_knows_less_of_the_law_is_read_on_the_targets_vocabulary(target_of: Callable[..., Any]) -> None:
+    target = target_of("llama")
+    texts = target.decoder(None).generate(PROMPTS, WARM)
+    (one,) = study.read(target, {"self8": DRAFTS["self8"]}, PROMPTS[:1], texts[:1], WARM)["self8"]
+    assert isinstance(one, Traced)
+    assert one.q == pytest.approx(one.p, abs=0.05)
+
+
+@pytest.fixture
+def prompts_file(tmp_path: Path) -> Path:
+    file = tmp_path / "prompts.jsonl"
+    rows = [{"id": str(i), "prompt": f"{c}{c}ab {i} ab {i} {c}"} for i, c in enumerate("bcdef")]
+    file.write_text("".join(json.dumps(row) + "\n" for row in rows), encoding="utf-8")
+    return file
+
+
+def test_the_whole_study_ranks_validates_and_splits_the_gap(
+    folder_of: Callable[..., Path], prompts_file: Path, tmp_path: Path
+) -> None:
+    seen: dict[str, Any] = {}
+    asked = specq.ask_drafts(
+        str(folder_of("llama")),
+        ["lookup", "early_exit:2"],
+        prompts_file,
+        workload={"max_new_tokens": 12, "limit": 3, "memory": False},
+    )
+    found = specq.study_drafts(asked, most=2, ceilings=lambda curves: seen.update(curves))
+    assert set(seen) == {"lookup", "early_exit2"}
+    assert len(found.ranking.forecasts) == 2 * 2 * len(EXACT_RULES)
+    folder, gaps = specq.validate_drafts(found, out=tmp_path / "runs", repeats=1)
+    assert (folder / "done.json").is_file()
+    assert [gap.forecast.cell for gap in gaps] == validate.chosen(found)
+    assert {gap.forecast.cell.draft for gap in gaps} == {"lookup", "early_exit2"}
+    for gap in gaps:
+        split = gap.acceptance * gap.draft * gap.verify * gap.rest
+        # The live speed-up is one of pooled times, the split one of mean steps: they differ by the baseline's twin.
+        assert split == pytest.approx(gap.speedup / gap.forecast.speedup, rel=0.35)
+        # Greedy and in float32, the live run takes the steps that were replayed.
+        assert gap.acceptance == pytest.approx(1.0)
+
+
+@pytest.mark.parametrize(
+    ("words", "says"),
+    [
+        ([], "no DRAFT is given"),
+        (["lookup", "lookup"], "given twice"),
+        (["self:5"], '"self:5" is no draft'),
+        (["early_exit:x"], "is no draft"),
+        (["lookup:trie"], "is no draft"),
+        ([" "], "is no draft"),
+    ],
+)
+def test_words_that_are_no_draft_are_refused_with_those_that_are(words: list[str], says: str) -> None:
+    with pytest.raises(ConfigError, match=says):
+        ask("builtin:smollm2-135m", words, Path("p.jsonl"))
+
+
+def test_each_word_becomes_the_lever_that_an_experiment_would_have() -> None:
+    made = ask(
+        "m", ["lookup", "lookup:suffix", "early_exit:7", "self:4", "self:8", "org/draft", "other/draft"], Path("p")
+    )
+    assert list(made.levers) == [
+        "lookup",
+        "lookup_suffix",
+        "early_exit7",
+        "self4",
+        "self8",
+        "draft",
+        "draft_",
+    ]
+    assert (made.levers["self4"].bits, made.levers["self4"].group_size, made.levers["early_exit7"].layers) == (4, 32, 7)
+    assert made.levers["lookup_suffix"].match == "suffix"
+
+
+def test_values_out_of_range_are_refused_in_words() -> None:
+    with pytest.raises(ConfigError, match="max_new_tokens"):
+        ask("m", ["lookup"], Path("p"), workload={"max_new_tokens": 0})
