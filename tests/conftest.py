@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import signal
 from collections.abc import Callable
 from pathlib import Path
@@ -21,6 +22,30 @@ def one_thread() -> None:
     import torch
 
     torch.set_num_threads(1)
+
+
+@pytest.fixture(scope="session", autouse=True)
+def known_grids() -> None:
+    """The same weights lie on the same grid: looked for once, else each audit of a source looks for half a second."""
+    from specq.quantize import grid
+
+    detect, known = grid.detect, dict[tuple[str, Any, str], Any]()
+
+    def once(weights: Any, dtype: str) -> Any:
+        key = (hashlib.sha256(weights.tobytes()).hexdigest(), weights.shape, dtype)
+        if key not in known:
+            known[key] = detect(weights, dtype)
+        return known[key]
+
+    grid.detect = once
+
+
+@pytest.fixture(scope="session")
+def quick_lm_eval() -> None:
+    """lm-eval starts pip to list every package beside each result; nobody reads the list, and it takes a second."""
+    from torch.utils import collect_env
+
+    collect_env.get_pretty_env_info = lambda: ""
 
 
 @pytest.fixture(scope="session")

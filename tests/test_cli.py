@@ -67,6 +67,7 @@ def test_planning_and_reading_modules_load_no_model_library() -> None:
 
 def test_the_exported_names_are_these() -> None:
     assert specq.__all__ == [
+        "ask_drafts",
         "audit_quantized",
         "check_evals",
         "check_gate",
@@ -83,6 +84,8 @@ def test_the_exported_names_are_these() -> None:
         "rebuild_report",
         "run_experiment",
         "start_experiment",
+        "study_drafts",
+        "validate_drafts",
     ]
     for name in specq.__all__:
         assert getattr(specq, name) is getattr(api, name)

@@ -248,7 +248,15 @@ def test_the_plan_does_not_show_what_changes_the_target(
     drafts = [None, {**draft, "bits": 8}, {**draft, "recipe": "d.toml"}]
     arms = [{**ARM, "target": target, "draft": one} for target, one in zip(targets, drafts, strict=True)]
     made: dict[str, Any] = {"name": "n", "question": "q", "prompts": [], "models": [], "arms": arms, "notes": []}
-    made |= {"bandwidth_bytes_per_s": None, "available_bytes": None, "needed_bytes": 1, "refusals": [], "evals": []}
+    made |= {
+        "bandwidth_bytes_per_s": None,
+        "available_bytes": None,
+        "needed_bytes": 1,
+        "evals_bytes": 0,
+        "proofs_bytes": 0,
+        "refusals": [],
+        "evals": [],
+    }
     output.show(views.plan(made))
     shown = [[cell.strip() for cell in line.split("  ") if cell] for line in capsys.readouterr().out.splitlines()]
     rows = [row[1:3] for row in shown if row[:1] == ["a#1"]]

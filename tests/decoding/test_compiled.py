@@ -21,6 +21,8 @@ from specq.decoding.session import Session
 from specq.quantize.dense import pack
 
 pytestmark = pytest.mark.usefixtures("one_thread")
+# Each layer is traced anew, which takes longer than all its passes.
+ONE_LAYER = {"llama": {"num_hidden_layers": 1}, "gpt2": {"n_layer": 1}}
 
 
 def fresh(model, ids):
@@ -46,11 +48,11 @@ def text(session, drafter=None, k=0, new=30):
 @torch.inference_mode()
 def test_logits_after_rollbacks_differ_from_a_fresh_prefill(kind):
     """Blocks longer than the largest graph too, which run in pieces; and shorter ones, which are filled up."""
-    model, chance = tiny.make(kind), random.Random(2)
+    model, chance = tiny.make(kind, **ONE_LAYER[kind]), random.Random(2)
     session = CompiledSession(model, (1, 4), backend="eager")
     ids = [chance.randrange(tiny.V) for _ in range(10)]
     assert torch.allclose(session.forward(ids, last_only=True)[-1], fresh(model, ids)[-1], atol=1e-4)
-    for _ in range(30):
+    for _ in range(20):
         block = [chance.randrange(tiny.V) for _ in range(chance.randint(1, 6))]
         got = session.forward(block)
         assert torch.allclose(got, fresh(model, [*ids, *block])[-len(block) :], atol=1e-4)
@@ -76,7 +78,7 @@ def test_the_compiler_changes_the_tokens():
 
 def test_speculation_on_compiled_passes_changes_the_greedy_text():
     """The draft's own passes compiled too: one row, or two after full acceptance."""
-    model, near = tiny.make("llama"), tiny.make("llama", noise=0.3)
+    model, near = (tiny.make("llama", num_hidden_layers=1, noise=noise) for noise in (0.0, 0.3))
     plain = text(Session(model))
     session = CompiledSession(model, (1, 4), backend="eager")
     assert text(session) == plain
@@ -88,7 +90,8 @@ def test_speculation_on_compiled_passes_changes_the_greedy_text():
 @pytest.mark.parametrize("wrong", [1, -1])
 def test_a_wrong_rollback_goes_unseen(monkeypatch, wrong):
     """Planted bugs that the texts above must catch."""
-    model, near = tiny.make("llama"), Session(tiny.make("llama", noise=0.3), keep="everything")
+    model, other = (tiny.make("llama", num_hidden_layers=1, noise=noise) for noise in (0.0, 0.3))
+    near = Session(other, keep="everything")
     plain = text(Session(model))
 
     def rollback(self, tokens):
@@ -101,7 +104,7 @@ def test_a_wrong_rollback_goes_unseen(monkeypatch, wrong):
 
 @torch.inference_mode()
 def test_a_text_that_outgrows_the_cache_loses_its_start():
-    model = tiny.make("llama", max_position_embeddings=2 * BUCKET)
+    model = tiny.make("llama", num_hidden_layers=1, max_position_embeddings=2 * BUCKET)
     session = CompiledSession(model, (1, 4), backend="eager")
     ids = [random.Random(5).randrange(tiny.V) for _ in range(BUCKET - 6)]
     session.forward(ids)
@@ -114,7 +117,7 @@ def test_a_text_that_outgrows_the_cache_loses_its_start():
 @torch.inference_mode()
 def test_rows_too_many_at_the_end_of_the_context_read_beyond_the_positions():
     """gpt2 has a table of positions, which the filled-up rows must not leave."""
-    model = tiny.make("gpt2")
+    model = tiny.make("gpt2", **ONE_LAYER["gpt2"])
     session = CompiledSession(model, (4,), backend="eager")
     ids = [random.Random(6).randrange(tiny.V) for _ in range(tiny.CONTEXT - 1)]
     session.forward(ids)

@@ -13,7 +13,7 @@ from specq.engines.hf import HFEngine
 from specq.report import audit as report
 
 pytestmark = pytest.mark.real_model
-NEW = 32
+NEW = 24
 QUESTIONS = (
     "Repeat this line three times: the quick brown fox jumps over the lazy dog",
     "Name three planets and say one thing about each.",

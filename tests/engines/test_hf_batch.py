@@ -46,6 +46,12 @@ def equal(decoder, sampling, *, size=5, prompts=PROMPTS):
     return same and close, alone
 
 
+def half(drafts, kind, rule, kinds):
+    """Every second of the drafters: each meets each rule on one of two kinds, and each kind under two rules."""
+    first = (kinds.index(kind) + EXACT_RULES.index(rule)) % 2
+    return list(drafts.items())[first::2]
+
+
 def ragged(rows):
     """Whether rows accepted different counts in one step."""
     return any(len({row.steps[n].accepted for row in rows if len(row.steps) > n}) > 1 for n in range(NEW))
@@ -63,7 +69,8 @@ def test_a_plain_row_depends_on_its_neighbours(target_of, eos_of, kind):
 @pytest.mark.parametrize("rule", EXACT_RULES)
 @pytest.mark.parametrize("kind", ["llama", "gpt2"])
 def test_a_greedy_row_depends_on_its_neighbours(target_of, folder_of, eos_of, kind, rule):
-    for name, spec in tiny.drafts(rule, 4, str(folder_of(kind, noise=0.2))).items():
+    drafts = tiny.drafts(rule, 4, str(folder_of(kind, noise=0.2)))
+    for name, spec in half(drafts, kind, rule, ("llama", "gpt2")):
         decoder = target_of(kind).decoder(spec)
         same, alone = equal(decoder, tiny.greedy(NEW))
         assert same, name
@@ -77,7 +84,8 @@ def test_a_greedy_row_depends_on_its_neighbours(target_of, folder_of, eos_of, ki
 @pytest.mark.parametrize("kind", ["qwen2", "gpt2"])
 def test_a_sampled_row_depends_on_its_neighbours(target_of, folder_of, eos_of, kind, rule):
     settings = sampled(eos_ids=eos_of(kind, sampled(ignore_eos=True)))
-    for name, spec in tiny.drafts(rule, 4, str(folder_of(kind, noise=0.2))).items():
+    drafts = tiny.drafts(rule, 4, str(folder_of(kind, noise=0.2)))
+    for name, spec in half(drafts, kind, rule, ("qwen2", "gpt2")):
         same, _ = equal(target_of(kind).decoder(spec), settings)
         assert same, name
 

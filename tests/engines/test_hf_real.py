@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-import os
-
 import pytest
 import torch
 
 import tiny_models as tiny
-from specq.core.types import EXACT_RULES, DraftSpec, Sampling
+from specq.core.types import DraftSpec, Sampling
 from specq.engines.hf import HFEngine
 
 pytestmark = pytest.mark.real_model
-NEW = 24
+NEW = 16
 QUESTIONS = (
     "Repeat this line three times: the quick brown fox jumps over the lazy dog",
     "Name three planets and say one thing about each.",
@@ -22,9 +20,8 @@ QUESTIONS = (
 @pytest.fixture(scope="module")
 def target():
     threads = torch.get_num_threads()
-    with HFEngine(device="cpu", dtype="float32", threads=min(2, os.cpu_count() or 1)).open(
-        "builtin:smollm2-135m"
-    ) as target:
+    # One thread: two that wait for each other on a busy machine take many times as long.
+    with HFEngine(device="cpu", dtype="float32", threads=1).open("builtin:smollm2-135m") as target:
         yield target
     torch.set_num_threads(threads)
 
@@ -47,13 +44,16 @@ def test_plain_decoding_differs_from_transformers_generate(target, prompts, plai
     assert peer[0, ids.shape[1] :].tolist() == list(plain[1].ids)
 
 
-# Each drafter sees both prompts, and each rule every drafter; the two lookups share the rules between them.
+# Each drafter sees both prompts, and each rule two drafters: tiny models see every rule with every drafter.
 CELLS = [
     ("rejection", "ngram", 0),
     ("match", "ngram", 1),
     ("greedy_draft", "suffix", 0),
     ("block", "suffix", 1),
-    *((rule, name, at % 2) for name in ("early_exit", "self") for at, rule in enumerate(EXACT_RULES)),
+    ("match", "early_exit", 0),
+    ("greedy_draft", "early_exit", 1),
+    ("block", "self", 0),
+    ("rejection", "self", 1),
 ]
 
 

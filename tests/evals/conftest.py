@@ -8,7 +8,7 @@ import pytest
 
 
 @pytest.fixture
-def own_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def own_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, quick_lm_eval: None) -> None:
     """Data sets are prepared in a folder of the test's own."""
     import datasets
 

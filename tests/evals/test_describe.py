@@ -85,6 +85,11 @@ def test_a_margin_that_is_no_share_passes(tmp_path: Path, margin: float) -> None
         checked(tmp_path, LINES, margin=margin)
 
 
+def test_a_margin_of_half_of_all_answers_needs_no_word(tmp_path: Path) -> None:
+    assert any("lets half of all answers and more go wrong" in n for n in checked(tmp_path, LINES, margin=0.5).notes)
+    assert not any("go wrong" in note for note in checked(tmp_path, LINES, margin=0.4).notes)
+
+
 def margins(found: Description) -> list[float]:
     return [round(100 * one.margin, 1) for one in found.provable]
 

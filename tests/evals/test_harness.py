@@ -15,7 +15,7 @@ from specq.core.types import DraftSpec
 from specq.evals import items, metrics
 from specq.evals.harness import Settings, evaluate
 
-pytestmark = pytest.mark.usefixtures("one_thread")
+pytestmark = pytest.mark.usefixtures("one_thread", "quick_lm_eval")
 TEXTS = ("a quick test", "one, two, three", "the end", "a b a b a b", "stones roll down the hill", "x")
 
 
@@ -66,8 +66,8 @@ def test_continuations_are_scored_after_another_prompt(target, metric):
     choices = ["one two", "three", "a b c d"]
     more = {"choices": choices} if metric == "choice" else {}
     given = some(**{**more, "reference": "three" if more else ["three", "a b"]})
-    tokenizer = target.tokenizer
-    for one, text in zip(run(target, given, metric), TEXTS, strict=True):
+    tokenizer, found = target.tokenizer, run(target, given, metric)
+    for one, text in zip(found, TEXTS, strict=True):
         assert [part.text for part in one.answer] == (choices if more else ["three", "a b"])
         for part in one.answer:
             whole = tokenizer(f"{text} {part.text}")["input_ids"]
@@ -81,8 +81,8 @@ def test_continuations_are_scored_after_another_prompt(target, metric):
             assert part.tokens == len(whole) - start
         assert one.generation is None
     if more:
-        wanted = [int(np.argmax([part.logprob for part in one.answer]) == 1) for one in run(target, given, metric)]
-        assert [one.score.value for one in run(target, given, metric)] == wanted
+        wanted = [int(np.argmax([part.logprob for part in one.answer]) == 1) for one in found]
+        assert [one.score.value for one in found] == wanted
 
 
 def test_a_long_prompt_is_cut_without_a_word(target):

@@ -69,6 +69,12 @@ def test_items_without_choices_fit_choice() -> None:
     assert misfit("choice", "no", choices=CHOICES) == ""
 
 
+def test_a_critical_item_is_passed_over_for_it_has_no_full_score() -> None:
+    assert "a log-probability has no full score to fall from" in misfit("loglikelihood", "yes", critical=True)
+    assert misfit("loglikelihood", "yes") == ""
+    assert misfit("choice", "no", choices=CHOICES, critical=True) == ""
+
+
 def test_a_text_is_judged_as_a_log_probability_or_the_other_way_round() -> None:
     with pytest.raises(TypeError, match="judges a tuple of Continuation, given is str"):
         metrics.make("choice").score(item("no", choices=CHOICES), "no")

@@ -46,8 +46,7 @@ def target(target_of: Any) -> Any:
     return target_of("llama")
 
 
-@pytest.mark.parametrize("kind", ["llama", "gpt2"])
-@pytest.mark.parametrize("shots", [0, 2])
+@pytest.mark.parametrize(("kind", "shots"), [("llama", 0), ("gpt2", 2)])
 @pytest.mark.parametrize(("name", "metric"), [("generate", "exact_match"), ("choice", "acc"), ("choice", "acc_norm")])
 def test_answers_are_not_those_of_lm_eval(target_of, tmp_path, kind, shots, name, metric):
     target, path = target_of(kind), task_sets.write(tmp_path, task_sets.KINDS[name])

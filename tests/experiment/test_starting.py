@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from specq.core.errors import ConfigError
+from specq.core.errors import ConfigError, PromptError
 from specq.experiment import config, plan, starting
 
 
@@ -52,3 +52,35 @@ def test_a_mistake_is_not_told(
 ) -> None:
     with pytest.raises(ConfigError, match=says):
         starting.write(question, str(folder_of("llama")), prompts and Path(prompts), None, out=Path("x.toml"))
+
+
+def test_what_a_plan_refuses_is_said_to_be_ready(files: Path, folder_of: Callable[..., Path]) -> None:
+    (files / "long.jsonl").write_text(json.dumps({"id": "long", "prompt": "a quick test " * 20}) + "\n")
+    with pytest.raises(PromptError) as caught:
+        starting.write("draft", str(folder_of("llama")), Path("long.jsonl"), None, out=Path("first.toml"))
+    said = str(caught.value)
+    assert said.startswith('first.toml is written, and a run of it would be refused: prompt "long" has 260 tokens')
+    assert said.endswith("change it, then type: specq plan first.toml")
+    assert config.load(files / "first.toml").levers
+
+
+def test_an_unknown_key_is_written_and_not_read_back(
+    files: Path, folder_of: Callable[..., Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(starting, "_head", lambda question, target: f'[target]\nmodle = "{target}"\n')
+    with pytest.raises(ConfigError, match=r"first\.toml is written, and .*modle"):
+        starting.write("draft", str(folder_of("llama")), Path("p.jsonl"), None, out=Path("first.toml"))
+
+
+@pytest.mark.parametrize(("items", "margin"), [(3, None), (13, 0.2), (30, 0.1)])
+def test_a_margin_that_the_items_cannot_decide_is_proposed(
+    files: Path, folder_of: Callable[..., Path], items: int, margin: float | None
+) -> None:
+    lines = [{"id": f"p{n}", "prompt": f"a quick test {n}", "reference": {"a": "b"}} for n in range(items)]
+    (files / "mine.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
+    made = starting.write("draft", str(folder_of("llama")), None, Path("mine.jsonl"), out=Path("first.toml"))
+    # What is right is no part of a prompts file.
+    assert "reference" not in (files / "first-prompts.jsonl").read_text()
+    assert config.load(made[0]).floor.quality == ({} if margin is None else {"mine": margin})
+    if margin is None:
+        assert "3 items cannot decide even 20 points; 13 or more can" in made[0].read_text()

@@ -97,6 +97,23 @@ def test_hub_without_network_gets_one_line_with_the_way_out(monkeypatch):
         resolve("someone/some-model", fetch=False)
 
 
+def test_a_hub_copy_in_part_or_out_of_reach_is_told_to_be_absent(tmp_path, monkeypatch):
+    import huggingface_hub
+
+    folder = llama_folder(tmp_path / "snapshots" / "0123abcd")
+    (folder / "model.safetensors").unlink()
+    monkeypatch.setattr(huggingface_hub, "snapshot_download", lambda *args, **given: str(folder))
+    with pytest.raises(ModelError, match="is not whole in the local hub cache: type: specq models fetch someone/some"):
+        resolve("someone/some-model", fetch=False)
+
+    def closed(*args, **given):
+        raise PermissionError("locked away")
+
+    monkeypatch.setattr(huggingface_hub, "snapshot_download", closed)
+    with pytest.raises(ModelError, match=r"cannot be read for someone/some-model \(locked away\): mend"):
+        resolve("someone/some-model", fetch=False)
+
+
 def test_local_hub_copy_is_used_without_asking_the_hub(tmp_path, monkeypatch):
     import huggingface_hub
 

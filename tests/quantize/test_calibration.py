@@ -87,9 +87,29 @@ def test_too_few_tokens_for_the_columns_are_taken(tmp_path: Path) -> None:
         load(path, columns=201)
 
 
+@pytest.mark.parametrize(
+    ("given", "more"),
+    [
+        ({"samples": 2}, {"samples": 3}),
+        ({"tokens": 20}, {"tokens": 38}),
+        ({"samples": 2, "tokens": 20}, {"samples": 4, "tokens": 38}),
+    ],
+)
+def test_the_flags_that_are_asked_for_do_not_do(tmp_path: Path, given: dict, more: dict) -> None:
+    path = write_texts(tmp_path / "c.jsonl", [{"text": sentence(i, 50)} for i in range(4)])
+    typed = " ".join(f"--{name} {value}" for name, value in more.items())
+    with pytest.raises(PromptError, match=f"150 are needed.*: type {typed}$"):
+        load(path, columns=150, **given)
+    assert load(path, columns=150, **{**given, **more}).used.tokens_used >= 150
+    with pytest.raises(PromptError, match=r"give --calibration a file of more or longer texts$"):
+        load(path, columns=201, **given)
+
+
 def test_own_texts_that_are_too_short_are_called_a_file(tmp_path: Path) -> None:
     path = write_texts(tmp_path / "scratch.jsonl", [{"text": sentence(0, 50)}])
-    with pytest.raises(PromptError, match=r"^calibration = self: 50 tokens.*raise samples, or give --calibration FILE"):
+    with pytest.raises(
+        PromptError, match=r"^calibration = self: 50 tokens.*type --samples 9, or give --calibration FILE"
+    ):
         calibration.load(recipe(), path, tiny_models.tokenizer(), source="self", columns=51)
 
 

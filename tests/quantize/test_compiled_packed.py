@@ -20,7 +20,7 @@ pytestmark = pytest.mark.usefixtures("one_thread")
 def test_a_compiled_pass_runs_other_weights_than_the_kernel(monkeypatch, bits):
     """With the real compiler: one row is the kernel's, four rows are the dense twin's."""
     monkeypatch.setattr("specq.quantize.kernels._other_is_faster", lambda layers, rows: rows >= 4)
-    model = tiny.make("llama", **folders.SMALL | {"num_hidden_layers": 2}).bfloat16()
+    model = tiny.make("llama", **folders.SMALL | {"num_hidden_layers": 1}).bfloat16()
     made = quantize_in_memory(model, bits=bits)
     layers = [m for m in made.model.modules() if isinstance(m, KernelLinear)]
     assert layers

@@ -98,6 +98,18 @@ PLANNED: dict[str, tuple[str, str, Callable[[dict[str, Any]], None], str]] = {
         lambda c: c.update(quantization_config={"quant_method": "hqq", "quant_config": {}}),
         "is quantized by hqq, and the package that reads it is not installed",
     ),
+    "no object": (
+        "source",
+        "hf",
+        lambda c: c.update(quantization_config="x"),
+        'quantization_config is "x", expected an object',
+    ),
+    "no object beside an MLX one": (
+        "mlx",
+        "hf",
+        lambda c: c.update(quantization_config=["x"]),
+        'quantization_config is ["x"], expected an object',
+    ),
     "a format": (
         "w4",
         "hf",

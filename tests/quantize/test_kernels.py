@@ -2,18 +2,15 @@
 
 from __future__ import annotations
 
-import json
-import os
-import subprocess
 import sys
 from dataclasses import replace as replace_fields
 from itertools import cycle, pairwise
-from pathlib import Path
 
 import pytest
 import torch
 from torch import nn
 
+import peers
 import tiny_models as tiny
 from specq.quantize import kernels, replace
 from specq.quantize.audited import NO_KERNEL
@@ -237,19 +234,16 @@ def test_a_tile_packed_layer_is_off_by_more_than_rounding(shape, symmetric):
         assert found <= max(1.6 * plain, 0.003), (rows, found, plain)
 
 
-def test_the_script_beside_the_peers_breaks(tmp_path):
+def test_the_script_beside_the_peers_breaks(tmp_path, monkeypatch, capsys):
     shape = {"hidden_size": 64, "intermediate_size": 96, "num_hidden_layers": 1}
     folder = tiny.save(tmp_path / "m", tiny.make("llama", **shape), dtype=torch.bfloat16)
     (tmp_path / "p.jsonl").write_text('{"id": "a", "prompt": "abc abd abc"}\n')
     small = ["--limit", "1", "--tokens", "4", "--repeats", "1", "--layers", "1", "--hidden", "512", "--head"]
     small += ["--bandwidth-bytes", "1000000", "--shapes", "32x64", "--rows", "1", "3", "--walk-bytes", "4096"]
-    script = Path(__file__).parents[2] / "experiments" / "peers" / "kernels.py"
-    chosen = ["--model", str(folder), "--prompts", str(tmp_path / "p.jsonl")]
-    environment = {**os.environ, "OMP_NUM_THREADS": "1"}
-    command = [sys.executable, str(script), *chosen, *small]
-    done = subprocess.run(command, capture_output=True, text=True, check=False, env=environment)
-    assert done.returncode == 0, done.stderr
-    found = json.loads(done.stdout.splitlines()[-1])
+    monkeypatch.setitem(sys.modules, "kernels", peers)
+    found = peers.told("kernels.py", ["--model", str(folder), "--prompts", str(tmp_path / "p.jsonl"), *small], capsys)
+    # transformers, which asks for a package of this name, must not find the script.
+    assert sys.modules["kernels"] is None
     names = {"bf16 eager", "bf16 eager again", "bf16 packed", "8-bit", "4-bit", "8-bit, head too", "4-bit, head too"}
     assert set(found["model"]["arms"]) == {*names, "4-bit, 8-bit head"}
     assert found["model"]["arms"]["bf16 packed"]["equal_outputs"] == 1

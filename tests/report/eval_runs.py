@@ -69,8 +69,10 @@ def report(
     margin: float | None = 0.02,
     quality: Mapping[str, float] | None = None,
     output: str = "text",
+    binary: bool = True,
     critical: Sequence[int] = (),
     per_cluster: int = 1,
+    eval_table: Mapping[str, Any] | None = None,
     change: Change = lambda record: record,
     own_sha256: str = "cd",
     proof: EvalProof | None = None,
@@ -81,7 +83,7 @@ def report(
 ) -> Report:
     """Half of the baseline's answers are right; w#1 gets the first `worse` of them wrong and `better` others right.
 
-    w#1 is 1.3 times as fast as the baseline, lookup#1 `lookup_times`.
+    w#1 is 1.3 times as fast as the baseline, lookup#1 `lookup_times`. `eval_table` is laid over what run.json says.
     """
     right = [place % 2 == 0 for place in range(n)]
 
@@ -115,7 +117,7 @@ def report(
     about["evals"] = {
         "set": {
             "output": output,
-            "binary": True,
+            "binary": binary,
             "metric": "contains",
             "metric_sha256": None,
             "sha256": "00",
@@ -124,6 +126,7 @@ def report(
             "probe": 0.2,
             "items": items(n, per_cluster=per_cluster, critical=critical),
             "overlap": dict(overlap or {}),
+            **(eval_table or {}),
         }
     }
     step = {"baseline#1": 0.05, "baseline#2": 0.05, "w#1": 0.05 / 1.3, "lookup#1": 0.05 / lookup_times}

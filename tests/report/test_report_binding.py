@@ -4,17 +4,27 @@ from __future__ import annotations
 
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
+import pytest
 import report_runs
 from report_runs import FINISHED, MACHINE, generated
 
-from specq.core.records import LoadedModel, Record
-from specq.report import build
+from specq.core.records import LoadedModel, Machine, Record
+from specq.report import Report, build
+from specq.report.markdown import render
 
 
-def told(
-    folder: Path, *, ttft_s: float = 0.1, step_s: float = 0.011, cache: int = 1000, own: int = 6 * 10**7, held: int = 0
-) -> str:
+def reported(
+    folder: Path,
+    *,
+    ttft_s: float = 0.05,
+    step_s: float = 0.011,
+    cache: int = 1000,
+    own: int = 6 * 10**7,
+    held: int = 0,
+    bandwidth: float = 20e9,
+) -> Report:
     arms = ("baseline#1", "baseline#2", "w#1", "c#1", "lookup#1")
     about = report_runs.info(arms, {f"p{n}": [] for n in range(3)})
     for place, target in ((2, {"recipe": "r.toml"}), (3, {"kv_cache": "q8"})):
@@ -29,10 +39,13 @@ def told(
         for n in range(3)
         for repeat in range(2)
     ]
-    machine = [record for record in MACHINE if not isinstance(record, LoadedModel)]
-    return " ".join(
-        build(report_runs.write_run(folder, about, [*machine, everyone, packed, *spoken, *FINISHED])).binding
-    )
+    (machine,) = (record for record in MACHINE if isinstance(record, Machine))
+    machine = replace(machine, bandwidth_bytes_per_s=bandwidth)
+    return build(report_runs.write_run(folder, about, [machine, everyone, packed, *spoken, *FINISHED]))
+
+
+def told(folder: Path, **given: Any) -> str:
+    return " ".join(reported(folder, **given).binding)
 
 
 def test_quantizing_is_advised_where_prompts_are_what_costs(tmp_path: Path) -> None:
@@ -46,6 +59,27 @@ def test_what_binds_decoding_is_told_wrongly(tmp_path: Path) -> None:
     assert "of it the bytes of the weights" in told(tmp_path / "a")
     assert "of it the bytes of the cache" in told(tmp_path / "b", cache=10**8)
     assert "What binds is neither" in told(tmp_path / "c", step_s=0.1)
+
+
+@pytest.mark.parametrize("ttft_s", [0.12, 0.135, 0.16])
+def test_half_of_a_request_passes_for_what_binds_it(tmp_path: Path, ttft_s: float) -> None:
+    # Twelve steps of 11 ms: 132 ms of decoding.
+    text, prefill = told(tmp_path, ttft_s=ttft_s), ttft_s / (ttft_s + 0.132)
+    assert f"Prefill takes {100 * prefill:.0f} % of a request's time" in text
+    fast = f"{1 / prefill:.1f} times as fast, with prefill at no cost {1 / (1 - prefill):.1f} times"
+    assert f"Neither half binds alone: with decoding at no cost a request would be {fast}" in text
+    assert "What binds is" not in text
+    assert "What binds within decoding is decode bandwidth, and of it the bytes of the weights" in text
+    assert "quantizing is the wrong answer" not in text
+    assert "lookup touches how many passes there are, and not prefill" in text
+
+
+def test_what_binds_is_guessed_without_a_bandwidth(tmp_path: Path) -> None:
+    report = reported(tmp_path, bandwidth=0.0)
+    text = " ".join(report.binding)
+    assert "What binds is not measured: there is no bandwidth" in text
+    assert "of it the bytes" not in text
+    assert "Ceiling: not measured, for no bandwidth was." in render(report)
 
 
 def test_a_lever_on_what_costs_nothing_is_not_told_so(tmp_path: Path) -> None:

@@ -1,12 +1,14 @@
 from __future__ import annotations
 
+import random
 from dataclasses import replace
 
 import numpy as np
 import pytest
 from report_runs import DRAFTED, PLAIN, Counts, generated
 
-from specq.core.records import Generated
+from specq.core.records import Generated, StepRow
+from specq.report import invariants
 from specq.report.invariants import later_answers, prompts_that_differ, share_with_same_output, violations
 from specq.report.measures import accepted_histogram, of_arm
 
@@ -155,6 +157,24 @@ def test_each_violation_is_named(broken: Generated, says: str) -> None:
 
 def test_sound_records_violate_nothing() -> None:
     assert violations([SOUND, generated("a", "p", [(3, 3, 2)]), generated("a", "p", PLAIN)], 64) == ()
+
+
+def test_what_columns_let_pass_is_found_step_by_step() -> None:
+    rng = random.Random(3)
+    let_pass = 0
+    for _ in range(2000):
+        steps: list[list[float]] = [list(step) for step in SOUND.steps]
+        for _ in range(rng.randrange(3)):
+            rng.choice(steps)[rng.randrange(8)] += rng.choice((-4, -1, 1, 1e-4, 0))
+        rows = tuple(map(StepRow._make, steps))
+        length = 1 + sum(row.emitted for row in rows) + (rng.random() < 0.1)
+        one = replace(SOUND, steps=rows, new_tokens=length, finish=rng.choice(("eos", "length")))
+        limit = rng.choice((None, 13))
+        found = invariants._sound(one, limit)
+        let_pass += found
+        assert not found or not list(invariants._of_one(one, limit))
+    assert 300 < let_pass < 1700, "both are seen"
+    assert invariants._sound(SOUND, 13)
 
 
 def test_prompts_and_outputs_are_compared_by_hash() -> None:

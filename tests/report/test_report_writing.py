@@ -3,15 +3,18 @@ from __future__ import annotations
 import errno
 import json
 import os
-from dataclasses import replace
+from collections.abc import Iterable
+from dataclasses import asdict, replace
 from pathlib import Path
 
+import eval_runs
 import pytest
 from report_runs import ARMS, FINISHED, MACHINE, PROMPTS, info, noise_and_audits, turns, whole_run, write_run
 
 from specq import report
 from specq.core.errors import RunFolderError
-from specq.core.records import Machine
+from specq.core.records import Generated, Machine
+from specq.report import invariants
 from specq.report.markdown import render
 
 
@@ -51,3 +54,27 @@ def test_the_ceiling_hides_the_spread_of_the_tries(tmp_path: Path) -> None:
     with_tries = render(report.build(write_run(tmp_path / "a", info(ARMS, PROMPTS), lines)))
     assert "at 20.0 GB/s (tries: 15.0 to 22.0) measured here" in with_tries
     assert "at 20.0 GB/s measured here" in render(report.build(whole_run(tmp_path / "b")))
+
+
+def test_a_report_in_json_lacks_what_copies_of_it_would_have(tmp_path: Path) -> None:
+    found = eval_runs.report(tmp_path, n=20, worse=2, better=1, critical=(0,))
+    copied = asdict(found)
+    for one in copied["evals"]:
+        for arm in (*one["arms"], one["noise"], one["probe"], one["own"]):
+            for part in arm["slices"] if arm else ():
+                assert part["change"].pop("pairs"), "every item's score, which records.jsonl has"
+    assert found.to_json() == copied
+
+
+def test_every_arms_steps_are_gone_through_more_than_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[str] = []
+    real = invariants.violations
+
+    def counted(generations: Iterable[Generated], most: int | None = None) -> tuple[str, ...]:
+        listed = list(generations)
+        asked.append(listed[0].arm)
+        return real(listed, most)
+
+    monkeypatch.setattr(invariants, "violations", counted)
+    report.build(whole_run(tmp_path))
+    assert sorted(asked) == sorted(ARMS)

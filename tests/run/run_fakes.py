@@ -2,12 +2,11 @@
 
 Run as a program it is a worker (`worker ARGS`) or a parent (`parent JSON`). The environment
 variable FAKE holds a JSON object: sleep_s a sample, fail (arm to failure text, "audit", "logits" or the
-folder of a target), fail_on (a prompt's
-text: only there), error (the failure's class), kill_after
-(samples before the worker kills itself), kill_at (a prompt's id: the worker kills itself as its kept logits are
-read), broken (the baseline always fails), full_after (lines
-before the disk is full), slow_plan (planning takes a minute), context (tokens that a text may have),
-blocks (of the plan), logits_bytes (of the plan), log (a file: a line for each target that is opened or closed).
+folder of a target), fail_on (a prompt's text: only there), error (the failure's class), kill_after (samples
+before the worker kills itself), kill_at (a prompt's id: the worker kills itself as its kept logits are read),
+broken (the baseline always fails), full_after (lines before the disk is full), slow_plan (planning takes a
+minute), context (tokens that a text may have), blocks (of the plan), logits_bytes (of the plan), log (a file:
+a line for each target that is opened or closed).
 """
 
 from __future__ import annotations
@@ -23,6 +22,7 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
+import forked
 import numpy as np
 
 from specq.core import hashes, jsonl
@@ -33,6 +33,7 @@ from specq.experiment import config
 from specq.experiment.schema import Experiment
 from specq.run import engines, inputs, measure, memory, process, runner, worker
 
+REAL_COMMAND = process.command
 ERRORS = {kind.__name__: kind for kind in (NonFiniteLogits, RuntimeError, ValueError)}
 LEVERS = {
     "lookup": {"kind": "draft", "method": "lookup", "k": 4},
@@ -203,11 +204,7 @@ def fake_plan(experiment: Any, **_: Any) -> FakePlan:
 
 
 def fake_command(store: Any, task: Any) -> list[str]:
-    real = process_command(store, task)
-    return [sys.executable, __file__, "worker", *real[3:]]
-
-
-process_command = process.command
+    return [sys.executable, __file__, "worker", *REAL_COMMAND(store, task)[3:]]
 
 
 def write_experiment(
@@ -238,9 +235,11 @@ def write_experiment(
     return config.load(path)
 
 
-def patch_parent(setter: Any) -> None:
-    """Put fakes in the place of planning and of the worker's command line."""
+def patch_parent(setter: Any, *, fork: bool = True) -> None:
+    """Put fakes in the place of planning and of the worker's command line; fresh interpreters where not `fork`."""
     setter(process, "command", fake_command)
+    if fork:
+        forked.forks(setter, _worker)
     setter(inputs, "make_plan", fake_plan)
     setter(inputs, "device_name", lambda experiment: "fake device")
     setter(inputs, "evals", lambda plan: {})
@@ -256,10 +255,11 @@ def _limit_lines(lines: int) -> None:
             raise jsonl.disk_error(OSError(errno.ENOSPC, "No space left on device"), self.path)
         real(self, value)
 
-    setattr(jsonl.Appender, "append", append)  # noqa: B010 - mypy refuses a plain assignment to a method
+    setattr(jsonl.Appender, "append", append)  # noqa: B010
 
 
 def _worker(argv: list[str]) -> int:
+    FakeDecoder.samples = 0
     setattr(engines, "of_job", lambda job: FakeEngine())  # noqa: B010
     for module in (measure, memory):
         setattr(module, "import_libraries", lambda: 1)  # noqa: B010
@@ -284,7 +284,7 @@ def slow_plan(experiment: Any, **_: Any) -> FakePlan:
 
 
 def _parent(toml: str, out: str) -> int:
-    patch_parent(setattr)
+    patch_parent(setattr, fork=False)
     if settings().get("slow_plan"):
         setattr(inputs, "make_plan", slow_plan)  # noqa: B010
     try:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import sys
 from collections.abc import Callable
 from dataclasses import replace
@@ -14,17 +13,16 @@ import pytest
 
 from specq import report
 from specq.core.errors import RunFailed
-from specq.core.records import Audited, Crossover, Divergence, Generated, LoadedModel, Machine, Note
+from specq.core.records import Audited, Crossover, Divergence, Generated, LoadedModel, Note
 from specq.engines.hf import HFEngine
 from specq.engines.hf_target import HFTarget
 from specq.experiment import config, plan
 from specq.experiment.schema import Experiment
 from specq.quantize import kernels
-from specq.run import measure, runner, worker
-from specq.run.job import Job, Progress
-from specq.run.store import Store
+from specq.run import runner
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "quantize"))
+import forked
 import packed_folders
 from run_checks import of
 
@@ -52,21 +50,9 @@ def counted(monkeypatch: pytest.MonkeyPatch) -> type[Counted]:
         Counted.now -= 1
         closed(target)
 
-    def here(store: Store, task: Any, on_event: Any) -> None:
-        store.pause()
-        with Store.attach(store.run_dir, os.dup(store.lock_fd)) as own, Path(os.devnull).open("w") as nowhere:
-            progress = Progress(stream=nowhere, parent=os.getppid())
-            worker._run(Job(store=own, process=task.process, progress=progress), task)
-
-    def machine(process: int, device: str, imports_bytes: int) -> Machine:
-        return Machine(
-            process=process, bandwidth_bytes_per_s=1e9, threads=1, device=device, imports_bytes=imports_bytes
-        )
-
     monkeypatch.setattr(HFEngine, "open", count)
     monkeypatch.setattr(HFTarget, "close", uncount)
-    monkeypatch.setattr(runner, "run_worker", here)
-    monkeypatch.setattr(measure, "machine", machine)
+    forked.inside(monkeypatch.setattr)
     return Counted
 
 

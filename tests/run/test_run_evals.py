@@ -3,32 +3,29 @@
 from __future__ import annotations
 
 import json
-import os
-import signal
-import subprocess
-import sys
-import time
 from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import forked
+import psutil
 import pytest
 from run_checks import of
 
-from specq.core.errors import RunFolderError, UserError
+from specq.core.errors import RunFailed, RunFolderError, UserError
 from specq.core.evaluated import PROBE
 from specq.core.records import EvalAnswer, EvalChunk, EvalProof, Failed
 from specq.experiment import config
 from specq.experiment.schema import Experiment
 from specq.report import build
-from specq.run import runner, store
+from specq.run import runner
 
 WORDS = ("a quick test", "one, two, three", "the end", "a b a b a b", "stones roll down the hill", "x", "so it goes")
 
 
 @pytest.fixture
-def experiment(folder_of: Callable[..., Path], tmp_path: Path) -> Callable[..., Experiment]:
+def experiment(folder_of: Callable[..., Path], tmp_path: Path, quick_lm_eval: None) -> Callable[..., Experiment]:
     """An experiment on a tiny model with a text eval and a choice eval of 14 items each; tables go over it."""
 
     def make(texts: dict[str, Any] | None = None, **tables: Any) -> Experiment:
@@ -95,7 +92,8 @@ def raising(folder: Path) -> dict[str, Any]:
 
 
 def test_a_run_with_evals_of_all_kinds(experiment: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """One run, for its workers take their time: each eval asks for a fault of its own."""
+    """One run, for it takes its time: each eval asks for a fault of its own."""
+    forked.inside(monkeypatch.setattr)
     monkeypatch.setenv("HF_DATASETS_CACHE", str(tmp_path / "datasets"))
     values = experiment().resolved()
     texts, choices = values["evals"]
@@ -157,36 +155,31 @@ def what_raises_on_an_item_is_counted(run: Path) -> None:
     assert one.baseline.n == 13
 
 
-def test_a_kill_in_an_eval_loses_or_repeats_answers(experiment: Any, tmp_path: Path) -> None:
-    asked = experiment()
-    path = tmp_path / "resolved.json"
-    path.write_text(json.dumps(asked.resolved()), encoding="utf-8")
-    script = "\n".join(
-        [
-            "import json",
-            "from pathlib import Path",
-            "from specq.experiment import config",
-            "from specq.run import runner",
-            f"values = json.loads(Path({str(path)!r}).read_text())",
-            f"runner.run(config.from_resolved(values), out=Path({str(tmp_path / 'out')!r}))",
-        ]
-    )
-    parent = subprocess.Popen([sys.executable, "-c", script], start_new_session=True)
-    try:
-        deadline = time.monotonic() + 120
-        while time.monotonic() < deadline:
-            runs = list((tmp_path / "out").glob("*/*"))
-            if runs and (runs[0] / "records.jsonl").is_file() and len(of(runs[0], EvalAnswer)) >= 12:
-                break
-            time.sleep(0.05)
-        os.killpg(parent.pid, signal.SIGKILL)
-    finally:
-        parent.wait()
+def test_a_kill_in_an_eval_loses_or_repeats_answers(
+    experiment: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The worker is started as a user's run starts it, and killed between two batches; the resume goes on here."""
+
+    def kill(progress: runner.Progress) -> None:
+        if "texts, " in progress.text:
+            (worker,) = (one for one in psutil.Process().children() if "specq.run.worker" in one.cmdline())
+            worker.kill()
+
+    started = runner.run_worker
+    forked.inside(monkeypatch.setattr)
+    inside = runner.run_worker
+
+    def only_evals_as_a_process(store: Any, task: Any, on_event: Any) -> None:
+        (started if task.kind == "eval" else inside)(store, task, on_event)
+
+    monkeypatch.setattr(runner, "run_worker", only_evals_as_a_process)
+    with pytest.raises(RunFailed, match="killed"):
+        # One item a batch, so that much is left when the first four are through.
+        runner.run(experiment({"batch_size": 1}), out=tmp_path / "out", on_progress=kill)
     (run,) = (tmp_path / "out").glob("*/*")
-    while store.is_busy(run):
-        time.sleep(0.05)
     before = answers(run)
-    assert before
+    assert 0 < len(before) < 14 * 5
+    monkeypatch.setattr(runner, "run_worker", inside)
     runner.run(None, resume=run)
     after = answers(run)
     assert set(after.values()) == {1}

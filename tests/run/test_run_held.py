@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -12,15 +11,14 @@ from typing import Any
 import pytest
 
 from specq import report
-from specq.core.records import LoadedModel, Machine
+from specq.core.records import LoadedModel
 from specq.experiment import config, plan
 from specq.experiment.schema import Experiment
 from specq.report import layout, targets
-from specq.run import measure, runner, worker
-from specq.run.job import Job, Progress
-from specq.run.store import Store
+from specq.run import runner
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "quantize"))
+import forked
 import packed_folders
 from run_checks import of
 
@@ -32,21 +30,8 @@ BUFFERS = 512
 def here(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     """Workers in this process, without measuring: neither bandwidth nor from which row count on copies pay."""
 
-    def work(store: Store, task: Any, on_event: Any) -> None:
-        store.pause()
-        with Store.attach(store.run_dir, os.dup(store.lock_fd)) as own, Path(os.devnull).open("w") as nowhere:
-            worker._run(
-                Job(store=own, process=task.process, progress=Progress(stream=nowhere, parent=os.getppid())), task
-            )
-
-    def machine(process: int, device: str, imports_bytes: int) -> Machine:
-        return Machine(
-            process=process, bandwidth_bytes_per_s=1e9, threads=1, device=device, imports_bytes=imports_bytes
-        )
-
     monkeypatch.setenv("SPECQ_CACHE", str(tmp_path / "cache"))
-    monkeypatch.setattr(runner, "run_worker", work)
-    monkeypatch.setattr(measure, "machine", machine)
+    forked.inside(monkeypatch.setattr)
     monkeypatch.setattr("specq.quantize.kernels._other_is_faster", lambda layers, rows: rows >= 8)
 
 

@@ -6,6 +6,7 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, cast
 
+import forked
 import pytest
 import test_run_evals
 from run_checks import of
@@ -22,7 +23,10 @@ experiment = test_run_evals.experiment
 LOSSY = {"kind": "draft", "method": "early_exit", "layers": 1, "k": 3, "rule": "lossy_threshold", "threshold": 0.02}
 
 
-def test_a_lossy_arm_inherits_scores_or_is_proved_lossless(experiment: Any, tmp_path: Path) -> None:
+def test_a_lossy_arm_inherits_scores_or_is_proved_lossless(
+    experiment: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    forked.inside(monkeypatch.setattr)
     asked = experiment({"probe": 0.0}, levers={"fast": LOSSY}, audit={"enabled": True})
     run = runner.run(asked, out=tmp_path / "out")
     found = answers(run)

@@ -6,6 +6,7 @@ import re
 import signal
 from pathlib import Path
 
+import forked
 import psutil
 import pytest
 import run_fakes
@@ -67,7 +68,7 @@ def test_a_worker_whose_parent_was_killed_keeps_a_second_writer_out_and_then_sto
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     experiment = run_fakes.write_experiment(tmp_path)
-    want(monkeypatch, sleep_s=5.0)
+    want(monkeypatch, sleep_s=2.5)
     parent = start_parent(tmp_path)
     wait_for(lambda: recorded(tmp_path / "out", "Generated", 1))
     run = only_run(tmp_path / "out")
@@ -180,8 +181,8 @@ def test_sigterm_to_the_worker_stops_the_run_as_interrupted(tmp_path: Path, monk
 
     def kill_child(progress: runner.Progress) -> None:
         if progress.done == 2 and not killed:
-            (child,) = workers(os.getpid())
-            killed.append(child.pid)
+            last = forked.Worker.last
+            killed.append(last.pid if last else workers(os.getpid())[0].pid)
             os.kill(killed[0], signal.SIGTERM)
 
     with pytest.raises(Interrupted, match="specq run --resume"):

@@ -62,6 +62,47 @@ def test_scores_between_0_and_1_are_taken_for_flips() -> None:
     assert (found.worse, found.better) == (20, 20)
 
 
+@pytest.mark.parametrize("per_cluster", [1, 5])
+@pytest.mark.parametrize("score", [0.0, 0.5, 0.9999, 1.0, -2.3])
+def test_scores_that_are_all_equal_prove_their_mean(score: float, per_cluster: int) -> None:
+    widths = []
+    for n in (20, 100):
+        found = rate([score] * n, [str(i // per_cluster) for i in range(n)], binary=False)
+        assert found.low is not None
+        assert found.high is not None
+        assert found.low_one_sided is not None
+        assert found.high_one_sided is not None
+        assert found.low <= found.low_one_sided <= score <= found.high_one_sided <= found.high
+        assert score < 0 or 0 <= found.low < found.high <= 1
+        widths.append(found.high - found.low)
+    assert widths[0] > 2 * widths[1] > 2 / 100
+
+
+def test_a_full_score_everywhere_is_surer_by_another_metric() -> None:
+    names = [str(i) for i in range(100)]
+    right, full = (rate([1.0] * 100, names, binary=binary) for binary in (True, False))
+    almost = rate([*[1.0] * 99, 0.99], names, binary=False)
+    assert (full.low, full.high) == pytest.approx((right.low, right.high))
+    assert almost.low == pytest.approx(full.low, abs=0.005), "one item off by a hair is no evidence of the spread"
+
+
+def test_an_interval_of_scores_leaves_their_range() -> None:
+    found = rate([1.0] * 10 + [0.9] * 4 + [0.0], [str(i) for i in range(15)], binary=False)
+    assert (found.method, found.high) == ("clustered t", 1.0)
+
+
+@pytest.mark.parametrize("score", [0.5, 1.0])
+def test_equal_scores_of_two_arms_prove_that_they_are_equal(score: float) -> None:
+    ends = []
+    for n in (20, 100):
+        same = Paired(before=(score,) * n, after=(score,) * n, clusters=tuple(map(str, range(n))), binary=False)
+        found = difference(same)
+        assert found.value == 0
+        assert -1 <= found.low < -1 / n < 1 / n < found.high <= 1
+        ends.append(found.high)
+    assert ends[0] > 2 * ends[1]
+
+
 def test_one_cluster_has_an_interval() -> None:
     assert rate([1.0, 0.0], ["a", "a"], binary=True).low is None
 

@@ -23,12 +23,12 @@ SHOWN_OF_HASH = 16
 
 def plan(made: Mapping[str, Any]) -> Iterator[RenderableType]:
     """Specq plan: models, arms with bytes and ceilings, notes; why arms are refused is the command's error."""
-    yield _text(f"{made['name']}: {made['question']}")
+    yield text(f"{made['name']}: {made['question']}")
     tokens = [prompt["tokens"] for prompt in made["prompts"]]
     if tokens:
         span = f"{min(tokens)} to {max(tokens)} tokens"
-        yield _text(f"{len(tokens)} prompts of {span}, up to {made['max_new_tokens']} new tokens")
-    yield from _table(
+        yield text(f"{len(tokens)} prompts of {span}, up to {made['max_new_tokens']} new tokens")
+    yield from table(
         ("model", "role", "dtype", "parameters", "weights", "read a token", "cache a token", "kernel"),
         (
             (m["name"], m["role"], m["dtype"], f"{m['parameters'] / 1e6:.0f} M", *_sizes(m), _kernel(m))
@@ -38,8 +38,8 @@ def plan(made: Mapping[str, Any]) -> Iterator[RenderableType]:
     )
     for model in made["models"]:
         if without := [kernel for kernel in model["kernels"] if NO_KERNEL in kernel]:
-            yield _text(f"{model['name']}: {'; '.join(without)}; held and read dense, in {model['dtype']}")
-    yield from _table(
+            yield text(f"{model['name']}: {'; '.join(without)}; held and read dense, in {model['dtype']}")
+    yield from table(
         ("arm", "target", "draft", "weights", "cache", "read a step", "ceiling, tokens/s"),
         (
             (
@@ -53,19 +53,25 @@ def plan(made: Mapping[str, Any]) -> Iterator[RenderableType]:
         prose=("target", "draft"),
     )
     if any(a["no_kernel"] for a in made["arms"]):
-        yield _text("* quantized layers without a packed kernel here: they run as slowly as floats, and weigh as much.")
+        yield text("* quantized layers without a packed kernel here: they run as slowly as floats, and weigh as much.")
     if (bandwidth := made["bandwidth_bytes_per_s"]) is not None:
-        yield _text(
+        yield text(
             f"Ceilings: the bandwidth measured now, {bandwidth / 1e9:.1f} GB/s, over the weights that a step reads, "
             "with every proposal accepted."
         )
     for one in made["evals"]:
         at_once = f", {one['batch_size']} at a time" if one["output"] == "text" else ""
         among = f" in {one['clusters']} clusters" if one["clusters"] < one["items"] else ""
-        yield _text(f"Eval {one['name']}: {one['items']} items{among}, metric {one['metric']}{at_once}, every arm")
+        new = f" and up to {one['max_new_tokens']} new ones each" if one["max_new_tokens"] is not None else ""
+        asked = f"{one['prompt_tokens']:,} prompt tokens{new}"
+        yield text(
+            f"Eval {one['name']}: {one['items']} items{among}, {asked}, metric {one['metric']}{at_once}, every arm"
+        )
     free = f", free: {size(made['available_bytes'])}" if made["available_bytes"] is not None else ""
-    yield _text(f"Memory for weights and caches: {size(made['needed_bytes'])}{free}")
-    yield from (_text(f"note: {note}") for note in made["notes"])
+    parts = [("answering evals", made["evals_bytes"]), ("proving drafts in float32", made["proofs_bytes"])]
+    told = "".join(f", {what}: {size(count)}" for what, count in parts if count)
+    yield text(f"Memory for weights and caches: {size(made['needed_bytes'])}{told}{free}")
+    yield from (text(f"note: {note}") for note in made["notes"])
 
 
 def _sizes(model: Mapping[str, Any]) -> tuple[str, str, str]:
@@ -107,25 +113,25 @@ def _draft(draft: Mapping[str, Any] | None) -> str:
 
 def quantized(made: Artifact) -> Iterator[RenderableType]:
     """Specq quantize: the recipe, the audit, and what it took."""
-    yield _text(f"{made.words}, of {made.source}")
+    yield text(f"{made.words}, of {made.source}")
     if made.audit is not None:
         yield from audit(made.audit)
-    yield from (_text(f"note: {note}") for note in (*made.source_notes, *made.notes))
-    yield _text(f"Made in {made.seconds:.1f} s with at most {size(made.peak_bytes)} of memory, the audit left out")
-    yield _text(f"Folder: {made.folder}")
+    yield from (text(f"note: {note}") for note in (*made.source_notes, *made.notes))
+    yield text(f"Made in {made.seconds:.1f} s with at most {size(made.peak_bytes)} of memory, the audit left out")
+    yield text(f"Folder: {made.folder}")
 
 
 def audit(found: QuantAudit) -> Iterator[RenderableType]:
     """Specq audit: one row a finding."""
-    yield from _table(("audit", "finding"), audit_rows.rows(found), prose=("finding",))
+    yield from table(("audit", "finding"), audit_rows.rows(found), prose=("finding",))
 
 
 def runs(found: Sequence[RunSummary], out: Path) -> Iterator[RenderableType]:
     """Specq ls: one row a run."""
     if not found:
-        yield _text(f"no runs under {out}; to make one type: specq run experiments/quickstart.toml")
+        yield text(f"no runs under {out}; to make one type: specq run experiments/quickstart.toml")
         return
-    yield from _table(
+    yield from table(
         ("run", "experiment", "state", "created (UTC)", "question"),
         ((Path(one.run).name, one.experiment, one.state, _when(one.created), one.question) for one in found),
         prose=("question",),
@@ -139,35 +145,35 @@ def _when(stamp: str) -> str:
 def doctor(facts: Mapping[str, Any]) -> Iterator[RenderableType]:
     """Specq doctor: the machine, then what runs and what does not."""
     cores = f"{facts['cores_usable']} usable of {facts['cores_logical']} ({facts['cores_physical']} physical)"
-    yield _text(f"specq {facts['specq']}, Python {facts['python']}, {facts['os']}")
-    yield _text(f"{facts['processor']}, cores: {cores}, load {facts['load_average'][0]:.1f}")
-    yield _text(f"memory: {size(facts['memory_available_bytes'])} free of {size(facts['memory_bytes'])}")
-    yield from _table(("package", "version"), ((k, v or "not installed") for k, v in facts["packages"].items()))
-    yield from _table(
+    yield text(f"specq {facts['specq']}, Python {facts['python']}, {facts['os']}")
+    yield text(f"{facts['processor']}, cores: {cores}, load {facts['load_average'][0]:.1f}")
+    yield text(f"memory: {size(facts['memory_available_bytes'])} free of {size(facts['memory_bytes'])}")
+    yield from table(("package", "version"), ((k, v or "not installed") for k, v in facts["packages"].items()))
+    yield from table(
         ("device", "runs", "name or reason", "read, GB/s", "dtypes"),
         (_device_row(name, device) for name, device in facts["devices"].items()),
         prose=("name or reason", "dtypes"),
     )
-    yield from _table(
+    yield from table(
         ("engine", "runs", "why not"),
         ((name, _yes(e["runs"]), e["why"] or "") for name, e in facts["engines"].items()),
         prose=("why not",),
     )
     yield from tools(facts["quantization"])
     free = facts["disk_free_bytes"]
-    yield _text(f"cache: {facts['cache']}, {size(free['cache'])} free on its disk; {size(free['here'])} free here")
+    yield text(f"cache: {facts['cache']}, {size(free['cache'])} free on its disk; {size(free['here'])} free here")
     for name, there in facts["models"].items():
-        yield _text(f"{name}: {'fetched' if there else 'not fetched; type specq models fetch'}")
+        yield text(f"{name}: {'fetched' if there else 'not fetched; type specq models fetch'}")
 
 
 def tools(known: Mapping[str, Any]) -> Iterator[RenderableType]:
     """What quantizes, and what runs packed weights."""
-    yield from _table(
+    yield from table(
         ("quantization", "version", "methods or reason"),
         ((k, t["version"] or NOTHING, t["why"] or ", ".join(t["methods"])) for k, t in known["tools"].items()),
         prose=("methods or reason",),
     )
-    yield from _table(
+    yield from table(
         ("packed kernel", "device", "runs", "why not"),
         (
             (kernel, device, _yes(answer == "yes"), "" if answer == "yes" else answer)
@@ -187,7 +193,7 @@ def _device_row(name: str, device: Mapping[str, Any]) -> tuple[str, ...]:
 
 def models(found: Iterable[Mapping[str, Any]]) -> Iterator[RenderableType]:
     """Specq models ls: one row a built-in model."""
-    yield from _table(
+    yield from table(
         ("model", "title", "licence", "context", "fetched"),
         ((m["name"], m["title"], m["licence"], str(m["context"]), _yes(m["fetched"])) for m in found),
         prose=("title",),
@@ -196,7 +202,7 @@ def models(found: Iterable[Mapping[str, Any]]) -> Iterator[RenderableType]:
 
 def facts(known: Mapping[str, Any]) -> Iterator[RenderableType]:
     """Specq models facts: one row a fact."""
-    yield from _table(
+    yield from table(
         ("fact", "value"), ((name, _value(name, value)) for name, value in known.items()), prose=("value",)
     )
 
@@ -215,11 +221,12 @@ def _yes(value: bool) -> str:
     return "yes" if value else "no"
 
 
-def _text(text: str) -> Paragraph:
-    return Paragraph(text=text)
+def text(words: str) -> Paragraph:
+    """A paragraph of visible text."""
+    return Paragraph(text=words)
 
 
-def _table(
+def table(
     columns: Sequence[str], rows: Iterable[Sequence[str]], *, prose: Sequence[str] = ()
 ) -> Iterator[RenderableType]:
     """The table with an empty line before and after it; columns named in `prose` may fold at spaces."""

@@ -78,17 +78,28 @@ def _made(cls: type[T], line: Mapping[str, Any]) -> T:
     checks = typed.checks_of(cls)
     if extra := [key for key in line if key not in checks]:
         raise RunFolderError(f"{name} has unknown fields {sorted(extra)}: another version of specq wrote this run")
-    given = {key: typed.tuples(item) for key, item in line.items()}
+    # A run has a million steps: they become rows at once, and not tuples first.
+    stepped = "steps" if cls is Generated else None
+    given = {
+        key: item if type(item) is not list else _rows(item) if key == stepped else typed.tuples(item)
+        for key, item in line.items()
+    }
     for key, item in given.items():
         if not checks[key](item):
             allowed = typed.in_words(typed.fields_of(cls)[key])
             raise RunFolderError(f"{name}.{key} is {_short(line[key])}, allowed is {allowed}")
-    if cls is Generated:
-        given["steps"] = tuple(map(StepRow._make, given.get("steps", ())))
     try:
         return cls(**given)
     except TypeError as error:
         raise RunFolderError(f"{name} is incomplete: {error}") from error
+
+
+def _rows(steps: list[Any]) -> Any:
+    """The steps of a generation; what is none is left to the check."""
+    try:
+        return tuple(map(StepRow._make, steps))
+    except TypeError:
+        return typed.tuples(steps)
 
 
 def _short(value: Any) -> str:

@@ -22,18 +22,25 @@ from specq.decoding.quantized_cache import QuantizedCache
 from specq.decoding.session import CACHES, cache_name, embedding, new_cache, takes
 
 
+def refusal(model: PreTrainedModel) -> str:
+    """Why rows of a model cannot grow at different speeds, "" where they can; its weights are not looked at."""
+    if not takes(model, "position_ids"):
+        return f"{type(model).__name__} takes no position_ids"
+    plain = cache_name(model) == CACHES[0] and new_cache(model, "nothing")
+    if not plain or any(type(layer) is not DynamicLayer for layer in plain.layers):
+        return (
+            f"{type(model).__name__} has layers with sliding windows or states of their own, which would count the "
+            "holes of a ragged batch"
+        )
+    return ""
+
+
 class RaggedSession:
     """A model, a cache with holes, and how many tokens each row holds."""
 
     def __init__(self, model: PreTrainedModel, *, kv_cache: CacheType | None = None) -> None:
-        if not takes(model, "position_ids"):
-            raise Unsupported(f"{type(model).__name__} takes no position_ids: decode with batch_size 1")
-        plain = cache_name(model) == CACHES[0] and new_cache(model, "nothing")
-        if not plain or any(type(layer) is not DynamicLayer for layer in plain.layers):
-            raise Unsupported(
-                f"{type(model).__name__} has layers with sliding windows or states of their own, which would count "
-                "the holes of a ragged batch: decode with batch_size 1"
-            )
+        if why := refusal(model):
+            raise Unsupported(f"{why}: decode with batch_size 1")
         self.model, self.kv_cache = model, kv_cache
         weight = embedding(model)
         self.device, self._rows = weight.device, weight.shape[0]

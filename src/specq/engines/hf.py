@@ -15,10 +15,11 @@ from specq.engines.base import Capabilities
 from specq.engines.devices import pick_device as pick_device
 from specq.engines.hf_target import HFTarget, Loaded
 from specq.models import refs
+from specq.models.facts import facts
 from specq.models.refs import Resolved
 from specq.quantize.crossovers import Crossovers
 from specq.quantize.dense import lacks_kernels, pack
-from specq.quantize.load import is_quantized, load_quantized
+from specq.quantize.load import is_quantized, load_dense, load_quantized, without_kernels
 from specq.quantize.noise import add_noise
 from specq.quantize.replace import held_bytes, read_bytes
 
@@ -79,10 +80,11 @@ class HFEngine:
         check_class(resolved.folder, self.attention)
         quantized = is_quantized(resolved.folder)
         if quantized and noise:
-            raise Unsupported(f"{resolved.name} is quantized already: packed weights take no noise")
-        found = (
-            self._load_quantized(resolved, dtype, prefill) if quantized else self._load_floats(resolved, dtype, noise)
-        )
+            found = self._load_perturbed(resolved, dtype, noise)
+        elif quantized:
+            found = self._load_quantized(resolved, dtype, prefill)
+        else:
+            found = self._load_floats(resolved, dtype, noise)
         slow = lacks_kernels(found.model.dtype, self.device)
         return replace(found, notes=(*found.notes, slow)) if slow else found
 
@@ -112,17 +114,30 @@ class HFEngine:
                 "transformers would make them up at random: get the whole checkpoint"
             )
         model.eval().requires_grad_(False)
-        if noise and not add_noise(model, noise):
-            raise Unsupported(f"{resolved.name} has no linear layers to put noise on")
+        told = _perturb(resolved, model, noise) if noise else ()
         if not self.device_map:
             torch.nn.Module.to(model, self.device)
         parameters = sum(p.numel() * p.element_size() for p in model.parameters())
         linears = sum(isinstance(module, torch.nn.Linear) for module in model.modules())
         packed = pack(model) if self.packed and self.device == "cpu" and not self.device_map else 0
-        notes = (f"packed {packed} of {linears} linear layers",) if packed else ()
+        notes = (*((f"packed {packed} of {linears} linear layers",) if packed else ()), *told)
         # What is spread over devices may lie outside of memory.
         weight_bytes = parameters if self.device_map else held_bytes(model)
         return Loaded(model=model, weight_bytes=weight_bytes, notes=notes)
+
+    def _load_perturbed(self, resolved: Resolved, dtype: str, noise: float) -> Loaded:
+        """Quantized weights made floats, for the grid of their integers would swallow the noise."""
+        own = facts(resolved).dtype if dtype == "auto" else dtype
+        if without_kernels(resolved.folder):
+            # What is not read here transformers makes dense.
+            model = self._load_quantized(resolved, own, "dense").model
+        else:
+            model = load_dense(resolved.folder, dtype=DTYPES.get(own, torch.bfloat16), attention=self.attention)
+        told = _perturb(resolved, model, noise)
+        torch.nn.Module.to(model, self.device)
+        if self.packed and self.device == "cpu":
+            pack(model)
+        return Loaded(model=model, weight_bytes=held_bytes(model), notes=told)
 
     def _load_quantized(self, resolved: Resolved, dtype: str, prefill: Prefill) -> Loaded:
         if self.device_map:
@@ -146,3 +161,11 @@ class HFEngine:
             notes=found.notes,
             bytes_per_token=read_bytes(found.model),
         )
+
+
+def _perturb(resolved: Resolved, model: torch.nn.Module, noise: float) -> tuple[str, ...]:
+    """Put noise on a model, and say where it reaches too little of it."""
+    reached = add_noise(model, noise)
+    if not reached.noisy:
+        raise Unsupported(f"{resolved.name} has no linear layers to put noise on")
+    return (reached.lacks,) if reached.lacks else ()

@@ -17,6 +17,8 @@ from specq.evals.metric import Metric
 from specq.stats.floor import against_floor, one_sided
 from specq.stats.power import items_needed, provable_margin
 
+# A margin that needs a word: half of all answers may go wrong.
+LARGE_MARGIN = 0.5
 FLIP_RATES = (0.02, 0.05, 0.1, 0.2)
 
 
@@ -170,6 +172,8 @@ def points(share: float) -> str:
 def _notes(items: int, clusters: int, margin: float | None, binary: bool | None) -> Iterable[str]:
     if margin is not None and binary is not False and (why := undecidable(items, margin)):
         yield why
+    if margin is not None and margin >= LARGE_MARGIN:
+        yield f"a margin of {points(margin)} of 100 lets half of all answers and more go wrong; 0.02 is 2 points"
     if binary is False:
         yield "the score is no 0 or 1: what margin it can prove depends on how far scores differ, which a run measures"
     if clusters < items:

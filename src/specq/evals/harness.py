@@ -75,7 +75,7 @@ def evaluate(
     model = EngineLM(target, decoder, tokenizer, batch_size=chosen.batch_size)
     asked = [_shown(model, item) for item in items]
     # With the blank before them that a plain text needs; () where an answer is generated.
-    follow = [_continuations(item, metric) for item in items]
+    follow = [continuations(item, metric) for item in items]
     _need_room(model, items, asked, follow, chosen, context)
     found: dict[int, Evaluated] = {}
 
@@ -113,7 +113,7 @@ def _texts(item: Item, metric: Metric) -> tuple[str, ...]:
     return item.choices if metric.output == "choice" else item.texts
 
 
-def _continuations(item: Item, metric: Metric) -> tuple[str, ...]:
+def continuations(item: Item, metric: Metric) -> tuple[str, ...]:
     """The texts to score after the prompt. A template ends where an answer begins; after a plain text comes a blank."""
     blank = " " if item.prompt and not item.prompt[-1].isspace() else ""
     return tuple(blank + text for text in _texts(item, metric))

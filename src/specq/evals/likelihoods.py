@@ -50,7 +50,9 @@ def choice(options: Choice, item: Item, answer: tuple[Continuation, ...]) -> Sco
 
 
 def likelihood_misfit(options: Loglikelihood, item: Item) -> str | None:
-    """Why an item has no text to score."""
+    """Why an item has no text to score, or no score that it could be held to."""
+    if item.critical:
+        return "it is critical, and a log-probability has no full score to fall from: take critical off, or use choice"
     return no_texts(item)
 
 

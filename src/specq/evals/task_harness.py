@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Collection, Sequence
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from specq.core.errors import PromptError, RunFailed, Unsupported
@@ -19,6 +20,20 @@ from specq.evals.tasks import Task
 
 if TYPE_CHECKING:
     from specq.evals.task_model import TaskLM
+
+
+_ADVICE = "ask fewer examples, or set max_gen_toks lower in a YAML that includes the task's"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Length:
+    """Tokens of a document's longest prompt, and of the longest with its answer.
+
+    `all` is 0 for a whole text, which is read in windows.
+    """
+
+    prompt: int
+    all: int
 
 
 def evaluate_task(
@@ -47,14 +62,13 @@ def evaluate_task(
     from specq.evals.task_build import undisturbed
     from specq.evals.task_model import TaskLM
 
-    if task.chat_template and not tokenizer.chat_template:
-        raise Unsupported(f'task "{task.name}": chat_template is asked and the model has none; set it to false')
+    _need_template(task, tokenizer)
     model = TaskLM(target, decoder, tokenizer, batch_size=batch_size, window=context)
     with undisturbed():
         requests = [one for one in _requests(task, model) if places is None or one.doc_id in places]
         if not requests:
             return []
-        _need_room(task, model, requests, context)
+        refuse_long({name: one.all for name, one in _lengths(task, model, requests).items()}, context, _ADVICE)
         answers = getattr(model, requests[0].request_type)(requests)
         for request, answer in zip(requests, answers, strict=True):
             request.resps, request.filtered_resps = [answer], {}
@@ -75,6 +89,29 @@ def evaluate_task(
                 )
             )
     return found
+
+
+def lengths(task: Task, tokenizer: Any) -> tuple[Length, ...]:
+    """How long each document is, examples too, in the task's order; nothing is loaded but the tokenizer.
+
+    Raises:
+        PromptError, Unsupported, RunFailed: as evaluate_task, for what is wrong before any answer.
+    """
+    from specq.evals.task_build import undisturbed
+    from specq.evals.task_model import TaskLM
+
+    _need_template(task, tokenizer)
+    # No engine answers here: the model only writes prompts.
+    nobody: Any = None
+    model = TaskLM(nobody, nobody, tokenizer, batch_size=1, window=None)
+    with undisturbed():
+        found = _lengths(task, model, _requests(task, model))
+    return tuple(found.get(name, Length(prompt=0, all=0)) for name in task.ids)
+
+
+def _need_template(task: Task, tokenizer: Any) -> None:
+    if task.chat_template and not tokenizer.chat_template:
+        raise Unsupported(f'task "{task.name}": chat_template is asked and the model has none; set it to false')
 
 
 def _requests(task: Task, model: TaskLM) -> list[Any]:
@@ -100,15 +137,18 @@ def _requests(task: Task, model: TaskLM) -> list[Any]:
     return list(built.prompts[1])
 
 
-def _need_room(task: Task, model: TaskLM, requests: Sequence[Any], context: int | None) -> None:
+def _lengths(task: Task, model: TaskLM, requests: Sequence[Any]) -> dict[str, Length]:
     from specq.evals.adapter import place_name
 
-    if task.output_type == "loglikelihood_rolling":
-        return
+    rolling = task.output_type == "loglikelihood_rolling"
     bos = model.tokenizer.bos_token_id
-    need: dict[str, int] = {}
+    found: dict[str, Length] = {}
     for request in requests:
         name, text = place_name(request), str(request.args[0])
+        if rolling:
+            # Read in windows of the context, whatever that is.
+            found[name] = Length(prompt=len(model.tok_encode(text, add_special_tokens=False)), all=0)
+            continue
         if task.sampling is not None:
             if not text.strip():
                 raise PromptError(f'item "{name}": the prompt is empty; leave the document out, or mend doc_to_text')
@@ -118,8 +158,9 @@ def _need_room(task: Task, model: TaskLM, requests: Sequence[Any], context: int 
             more = len(tail)
         if bos is not None and head[:2] == [bos, bos]:
             raise PromptError(f'item "{name}": the prompt begins with two bos tokens; take one out of the task')
-        need[name] = max(need.get(name, 0), len(head) + more)
-    refuse_long(need, context, "ask fewer examples, or set max_gen_toks lower in a YAML that includes the task's")
+        before = found.get(name, Length(prompt=0, all=0))
+        found[name] = Length(prompt=max(before.prompt, len(head)), all=max(before.all, len(head) + more))
+    return found
 
 
 def _filter(task: Task, requests: list[Any]) -> None:

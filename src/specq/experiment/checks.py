@@ -95,8 +95,8 @@ def check_mlx_cache(model: PlannedModel, kind: CacheType | None) -> None:
     """
     if kind is None:
         return
-    from specq.engines.mlx import KV_BITS
     from specq.engines.mlx_session import KVCache
+    from specq.engines.mlx_target import KV_BITS
     from specq.quantize import mlx
 
     name = model.resolved.name

@@ -9,12 +9,14 @@ from pathlib import Path
 from typing import Any
 
 from specq.core import hashes
-from specq.core.errors import ConfigError, PromptError, UserError
+from specq.core.errors import ConfigError, PromptError, RunFailed, UserError
 from specq.evals import describe, metrics
 from specq.evals import items as item_files
+from specq.evals.harness import continuations
 from specq.evals.items import Item
 from specq.evals.metric import Metric
 from specq.evals.tasks import Task
+from specq.experiment import eval_checks
 from specq.experiment.checks import Refusal
 from specq.experiment.quality import Eval, split
 from specq.experiment.schema import Experiment
@@ -39,8 +41,10 @@ class Judging:
 class PlannedEval:
     """An eval whose items were read and whose metric fits them.
 
-    `tokens` counts each item's prompt and `prompts` is the hash of its ids, in the order of the items; 0 and "" where
-    a task of lm-eval writes the prompts itself.
+    `tokens` counts each item's prompt and `room` what it needs with its answer, which is `new_tokens` at most (None:
+    nothing is generated), in the order of the items; `prompts` is the hash of its ids, "" where a task of lm-eval
+    writes the prompts itself. `batch_size` prompts are answered at a time; `one_by_one` says why that is 1 where more
+    were asked for. `unprobed` says why no probe is made where one was asked for.
     """
 
     asked: Eval
@@ -49,6 +53,16 @@ class PlannedEval:
     sha256: str
     tokens: tuple[int, ...]
     prompts: tuple[str, ...]
+    room: tuple[int, ...] = ()
+    new_tokens: int | None = None
+    batch_size: int = 1
+    one_by_one: str = ""
+    unprobed: str = ""
+
+    @property
+    def probe(self) -> float:
+        """The noise of the probe, 0 where none is made."""
+        return 0.0 if self.unprobed else self.asked.probe
 
     @property
     def clusters(self) -> int:
@@ -65,8 +79,9 @@ class PlannedEval:
             "output": self.metric.output,
             "binary": self.metric.binary,
             "prompt_tokens": sum(self.tokens),
-            "max_new_tokens": self.asked.max_new_tokens,
-            "batch_size": self.asked.batch_size,
+            "max_new_tokens": self.new_tokens,
+            "batch_size": self.batch_size,
+            "probe": self.probe,
             "sha256": self.sha256,
         }
 
@@ -80,7 +95,8 @@ def planned(
     notes: list[str] = []
     for asked in experiment.evals:
         try:
-            one, said = _task(asked) if asked.task is not None else (_planned(asked, target, tokenizer), ())
+            one, said = _task(asked, tokenizer) if asked.task is not None else (_planned(asked, target, tokenizer), ())
+            eval_checks.check_room("", target, one)
             _check_floor(experiment, one)
         except UserError as error:
             refusals.append(Refusal(arm=None, reason=f'eval "{asked.name}": {error}', error=type(error)))
@@ -107,25 +123,27 @@ def load(asked: Eval) -> tuple[tuple[Item, ...], Metric]:
 
 def _planned(asked: Eval, target: PlannedModel, tokenizer: Any) -> PlannedEval:
     items, metric = load(asked)
-    tokens, prompts = [], []
+    tokens, prompts, room = [], [], []
     for item in items:
         try:
-            ids = tokenizers.render(tokenizer, item.prompt or list(item.messages)).ids
+            rendered = tokenizers.render(tokenizer, item.prompt or list(item.messages))
         except PromptError as error:
             raise PromptError(f'item "{item.id}": {error}') from error
-        tokens.append(len(ids))
-        prompts.append(hashes.of_ids(ids))
-    longest = max(zip(tokens, (item.id for item in items), strict=True))
-    context, more = target.facts.context, asked.max_new_tokens if metric.output == "text" else 1
-    if context is not None and longest[0] + more > context:
-        raise PromptError(
-            f'item "{longest[1]}" has {longest[0]} tokens, and {more} new ones do not fit the context of {context}; '
-            "nothing is truncated: shorten it, or lower max_new_tokens"
-        )
+        tokens.append(len(rendered.ids))
+        prompts.append(hashes.of_ids(rendered.ids))
+        after = [len(tokenizer(text, add_special_tokens=False)["input_ids"]) for text in continuations(item, metric)]
+        room.append(tokens[-1] + max(after, default=asked.max_new_tokens))
     judging = Judging(name=metric.name, output=metric.output, binary=metric.binary, sha256=metric.sha256)
-    sha256 = hashes.of_file(Path(str(asked.items)).expanduser())
     return PlannedEval(
-        asked=asked, items=items, metric=judging, sha256=sha256, tokens=tuple(tokens), prompts=tuple(prompts)
+        asked=asked,
+        items=items,
+        metric=judging,
+        sha256=hashes.of_file(Path(str(asked.items)).expanduser()),
+        tokens=tuple(tokens),
+        prompts=tuple(prompts),
+        room=tuple(room),
+        new_tokens=asked.max_new_tokens if metric.output == "text" else None,
+        batch_size=asked.batch_size,
     )
 
 
@@ -146,9 +164,16 @@ def load_task(asked: Eval) -> Task:
     )
 
 
-def _task(asked: Eval) -> tuple[PlannedEval, tuple[str, ...]]:
+def _task(asked: Eval, tokenizer: Any) -> tuple[PlannedEval, tuple[str, ...]]:
     """A task's documents as items, and what its reader must know."""
+    from specq.evals.task_harness import lengths
+
     task = load_task(asked)
+    try:
+        long = lengths(task, tokenizer)
+    except RunFailed as error:
+        # The task's own code cannot write its prompts, as it could not in the run.
+        raise ConfigError(str(error)) from error
     items = tuple(
         Item(
             id=name,
@@ -170,8 +195,11 @@ def _task(asked: Eval) -> tuple[PlannedEval, tuple[str, ...]]:
         items=items,
         metric=judging,
         sha256=task.docs_sha256,
-        tokens=(0,) * len(items),
+        tokens=tuple(one.prompt for one in long),
         prompts=("",) * len(items),
+        room=tuple(one.all for one in long),
+        new_tokens=None if task.sampling is None else task.sampling.max_new_tokens,
+        batch_size=asked.batch_size,
     )
     return planned, task.notes
 
@@ -207,6 +235,11 @@ def _notes(experiment: Experiment, one: PlannedEval) -> Sequence[str]:
             f'eval "{asked.name}" has no margin in [floor] quality: scores are shown, and no lever that changes the '
             f"outputs can be kept for them; for example: quality = {{ {asked.name} = 0.02 }}"
         )
+    found += [
+        f'floor.quality "{key}" = {margin}: a lever may lose {describe.points(margin)} of 100; 0.02 is 2 points'
+        for key in floors
+        if (margin := experiment.floor.quality[key]) >= describe.LARGE_MARGIN and one.metric.binary
+    ]
     prompts = Counter(item.prompt or str(item.messages) for item in one.items)
     if twice := sum(count - 1 for count in prompts.values()):
         found.append(f'eval "{asked.name}": {twice} items repeat the prompt of another, and count as evidence twice')

@@ -11,7 +11,7 @@ from typing import Any
 from specq.core.errors import PromptError, Unsupported, UserError
 from specq.core.types import Prompt
 from specq.engines.base import Capabilities
-from specq.experiment import checks, eval_plan, memory, models
+from specq.experiment import checks, eval_checks, eval_memory, eval_plan, memory, models
 from specq.experiment import prompts as prompt_files
 from specq.experiment.arms import arms
 from specq.experiment.checks import (
@@ -32,6 +32,9 @@ from specq.models import tokenizers
 class Plan:
     """An experiment made concrete. `needed_bytes` holds what is in memory at once, weights and the largest caches.
 
+    It is the most of what measuring holds, of `evals_bytes`, which answering evals holds, and of `proofs_bytes`, which
+    proving drafts in float32 holds (0: there are none); each of the three runs in processes of its own.
+
     `blocks` are the arms of each target where one target is in memory at a time, empty where all are;
     `together_bytes` is what all targets at once would take, `logits_bytes` is what the audit of a run in blocks
     keeps on disk. `available_bytes` is what the device has free now, None where it was not asked.
@@ -46,6 +49,8 @@ class Plan:
     logits_bytes: int
     needed_bytes: int
     together_bytes: int
+    evals_bytes: int
+    proofs_bytes: int
     available_bytes: int | None
     bandwidth_bytes_per_s: float | None
     refusals: tuple[Refusal, ...]
@@ -79,6 +84,8 @@ class Plan:
             "max_new_tokens": self.experiment.workload.max_new_tokens,
             "blocks": [list(block) for block in self.blocks],
             "needed_bytes": self.needed_bytes,
+            "evals_bytes": self.evals_bytes,
+            "proofs_bytes": self.proofs_bytes,
             "available_bytes": self.available_bytes,
             "bandwidth_bytes_per_s": self.bandwidth_bytes_per_s,
             "refusals": [{"arm": refusal.arm, "reason": refusal.reason} for refusal in self.refusals],
@@ -144,14 +151,19 @@ def make(
                 check_rollback(arm.draft, own, draft)
         except UserError as error:
             unfit.append(Refusal(arm=arm.id, reason=str(error), error=type(error)))
-        if draft is not None and draft is not target and draft is not own:
-            unfit += misfits(arm.id, "draft ", draft, rendered, experiment.workload.max_new_tokens)
+        # What fits the target fits every context that is as long.
+        for role, model in (("", own), ("draft ", draft)):
+            if model is not None and _is_shorter(model, target):
+                unfit += misfits(arm.id, role, model, rendered, experiment.workload.max_new_tokens)
+                unfit += eval_checks.misfits(arm.id, role, model, evals)
         if unfit:
             refusals += unfit
             planned.append(refused_arm(arm))
             continue
         planned.append(planned_arm(arm, own, draft, tokens=tokens, bandwidth=bandwidth_bytes_per_s))
         loads.append(memory.Load(arm=planned[-1], target=own, draft=draft))
+    evals, said = eval_checks.settled(experiment, target, loads, evals)
+    asked = eval_memory.held(experiment, loads, evals)
     logits_bytes = memory.logits_bytes(target, experiment, len(rendered))
     held = memory.held(memory.blocks(loads, experiment.engine), experiment, available_bytes, logits_bytes)
     return Plan(
@@ -162,13 +174,20 @@ def make(
         evals=evals,
         blocks=tuple(block.arms for block in held.blocks),
         logits_bytes=logits_bytes if held.blocks else 0,
-        needed_bytes=held.needed_bytes,
+        needed_bytes=max(held.needed_bytes, asked.needed_bytes),
         together_bytes=held.together_bytes,
+        evals_bytes=asked.answers_bytes,
+        proofs_bytes=asked.proofs_bytes,
         available_bytes=available_bytes,
         bandwidth_bytes_per_s=bandwidth_bytes_per_s,
-        refusals=(*refusals, *held.refusals),
-        notes=tuple(dict.fromkeys([*notes, *beside.notes, *([held.note] if held.note else [])])),
+        refusals=(*refusals, *held.refusals, *eval_memory.refusals(asked, available_bytes)),
+        notes=tuple(dict.fromkeys([*notes, *said, *beside.notes, *([held.note] if held.note else [])])),
     )
+
+
+def _is_shorter(model: PlannedModel, target: PlannedModel) -> bool:
+    context = model.facts.context
+    return context is not None and (target.facts.context is None or context < target.facts.context)
 
 
 def _render(items: Sequence[prompt_files.Item], tokenizer: Any) -> tuple[tuple[Prompt, ...], list[Refusal], list[str]]:

@@ -39,9 +39,9 @@ class PlannedModel:
         """Bytes of the weights as held, dense copies too."""
         return self.held.weight_bytes
 
-    def cache_bytes(self, tokens: int) -> int:
-        """Bytes of the key-value cache at `tokens` of context; windows are not taken into account."""
-        return tokens * self.facts.cache_bytes_per_token(self.dtype)
+    def cache_bytes(self, tokens: int, dtype: str | None = None) -> int:
+        """Bytes of the key-value cache at `tokens` of context, None: in its own dtype; windows are left out."""
+        return tokens * self.facts.cache_bytes_per_token(dtype or self.dtype)
 
     def bytes_per_token(self) -> int:
         """Bytes of weights that one pass of one row reads."""
@@ -102,11 +102,10 @@ def planned_arm(
     read = target.bytes_per_token() + k * _draft_bytes(arm.draft, target, draft)
     own = draft is not None and draft is not target
     of_draft = draft.held.no_kernel if draft is not None and own else ()
-    cache = round(target.cache_bytes(tokens) * _cache_share(arm, target))
     return PlannedArm(
         **_fields(arm),
         model_bytes=target.weight_bytes + (draft.weight_bytes if draft and own else 0),
-        cache_bytes=cache + (draft.cache_bytes(tokens) if draft else 0),
+        cache_bytes=cache_bytes(arm, target, draft, tokens),
         bytes_per_step=read,
         ceiling_tokens_per_s=None if bandwidth is None else (k + 1) * bandwidth / read,
         no_kernel=(*target.held.no_kernel, *(f"the draft's {one}" for one in of_draft)),
@@ -122,10 +121,14 @@ def _fields(arm: Arm) -> dict[str, Any]:
     return {field.name: getattr(arm, field.name) for field in fields(Arm)}
 
 
-def _cache_share(arm: Arm, target: PlannedModel) -> float:
-    """Bytes of an element of the arm's cache against one as computed."""
+def cache_bytes(
+    arm: Arm, target: PlannedModel, draft: PlannedModel | None, tokens: int, dtype: str | None = None
+) -> int:
+    """Bytes of both caches of an arm at `tokens` of context; `dtype` None is that of each model."""
     kind = arm.target.kv_cache
-    return 1.0 if kind is None else CACHE_BLOCK_BYTES[kind] / CACHE_BLOCK / DTYPE_BYTES[target.dtype]
+    # Bytes of an element of a quantized cache against one as computed.
+    share = 1.0 if kind is None else CACHE_BLOCK_BYTES[kind] / CACHE_BLOCK / DTYPE_BYTES[dtype or target.dtype]
+    return round(target.cache_bytes(tokens, dtype) * share) + (draft.cache_bytes(tokens, dtype) if draft else 0)
 
 
 def _draft_bytes(spec: DraftSpec | None, target: PlannedModel, draft: PlannedModel | None) -> int:

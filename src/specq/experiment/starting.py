@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Literal, get_args
 
 from specq.core import jsonl
-from specq.core.errors import ConfigError, nearest
+from specq.core.errors import ConfigError, UserError, nearest
 from specq.core.types import CACHE_BLOCK
 from specq.evals import describe, metrics
 from specq.evals import items as item_files
@@ -33,9 +33,9 @@ _ASKS = {
 def starter(
     question: str, target: str, *, prompts: Path | None = None, evals: Path | None = None, out: Path
 ) -> dict[Path, str]:
-    """The experiment file `out` and the recipes beside it, as texts by path; nothing is written.
+    """The experiment file `out` and what stands beside it, recipes and prompts, as texts by path; nothing is written.
 
-    Without `prompts` the prompts of `evals` are what speed is measured on.
+    Without `prompts` the prompts of `evals` are what speed is measured on, without what is right for them.
 
     Raises:
         ConfigError: no such question, neither prompts nor evals, or a file that is there already.
@@ -50,24 +50,31 @@ def starter(
     folder = refs.resolve(target).folder
     group = _group(found.hidden, folder)
     recipes = {} if question == "draft" else _recipes(stem, group, question == "quantize")
+    asked = (
+        {} if prompts is not None or evals is None else {stem.with_name(f"{stem.name}-prompts.jsonl"): _asked(evals)}
+    )
     parts = [
         _head(question, target),
-        _workload(prompts, evals),
+        _workload(prompts if prompts is not None else next(iter(asked)), own=prompts is not None),
         _levers(question, stem, list(recipes), found, group),
         _quality(evals, changes=question != "draft"),
     ]
-    files = {out: "\n".join(parts), **recipes}
+    files = {out: "\n".join(parts), **recipes, **asked}
     if there := [path for path in files if path.exists()]:
         raise ConfigError(f"{there[0]} is there already: give another name with --out FILE, or take it away")
     return files
 
 
 def write(question: str, target: str, prompts: Path | None, evals: Path | None, *, out: Path) -> tuple[Path, ...]:
-    """Write `starter`'s files, after the experiment was read back as a run would read it; its path comes first.
+    """Write `starter`'s files, the experiment first, then read them back and ask everything that `specq plan` asks.
+
+    What the plan refuses stays where it was written, for it is the user's to change.
 
     Raises:
         ConfigError, ModelError, PromptError: as `starter`; RunFolderError: the folder cannot be written.
+        UserError: a run of what was written would be refused, and why.
     """
+    from specq.experiment import config, plan
     from specq.experiment import prompts as prompt_files
 
     if prompts is not None:
@@ -75,6 +82,12 @@ def write(question: str, target: str, prompts: Path | None, evals: Path | None, 
     files = starter(question, target, prompts=prompts, evals=evals, out=out)
     for path, text in files.items():
         jsonl.write_text_whole(path, text)
+    try:
+        plan.make(config.load(out)).check()
+    except UserError as error:
+        raise type(error)(
+            f"{out} is written, and a run of it would be refused: {error}; change it, then type: specq plan {out}"
+        ) from error
     return tuple(files)
 
 
@@ -90,11 +103,19 @@ dtype = "auto"            # the dtype that the weights are stored in
 """
 
 
-def _workload(prompts: Path | None, evals: Path | None) -> str:
-    chosen = prompts if prompts is not None else evals
-    about = "" if prompts is not None else "  # your own prompts say more: JSONL with id and messages or prompt"
+def _asked(evals: Path) -> str:
+    """The prompts of an evaluation set as a prompts file, which knows nothing of what is right."""
+    lines = []
+    for item in item_files.load(evals):
+        prompt = {"prompt": item.prompt} if item.prompt else {"messages": [dict(one) for one in item.messages]}
+        lines.append({"id": item.id, **prompt, "tags": list(item.tags)})
+    return "".join(f"{json.dumps(line, ensure_ascii=False)}\n" for line in lines)
+
+
+def _workload(prompts: Path, *, own: bool) -> str:
+    about = "" if own else "  # those of the eval; your own say more: JSONL with id and messages or prompt"
     return f"""[workload]                # what speed is measured on
-prompts = {_toml(str(chosen))}{about}
+prompts = {_toml(str(prompts))}{about}
 limit = 24                # 20 or more of each kind of prompt make an interval that helps
 max_new_tokens = 64
 repeats = 2               # balanced turns
@@ -159,14 +180,26 @@ minimise = "tpot_s"       # or "e2e_s", "price_per_correct_answer"
     all_fields = "options = { all = true } # 0 or 1: every field right\n" if metric == "fields" else ""
     enough = [margin for margin in _MARGINS if not describe.cannot_decide(described.clusters, margin)]
     made = metrics.make(metric, {"all": True} if all_fields else {})
-    margin = (enough or [0.5])[0]
     name = "".join(c if c.isascii() and (c.isalnum() or c in "-_") else "-" for c in evals.stem).strip("-_") or "evals"
-    points = f"{100 * margin:.0f} points" if made.binary else f"{margin} in its own unit"
+    if enough or not made.binary:
+        margin = enough[0] if enough else _MARGINS[-1]
+        about = (
+            f"at most {100 * margin:.0f} points worse, the least that these items can decide without a flip"
+            if made.binary
+            else f"at most {margin} worse in the score's own unit; what they can decide a run tells"
+        )
+        floor = f"quality = {{ {name} = {margin} }}  # {about}"
+    else:
+        needed = describe.least_items(_MARGINS[-1])
+        floor = (
+            f"# quality = {{ {name} = {_MARGINS[-1]} }}  # {described.clusters} items cannot decide even "
+            f"{100 * _MARGINS[-1]:.0f} points; {needed} or more can"
+        )
     return f"""[objective]
 minimise = "tpot_s"       # or "e2e_s", "price_per_correct_answer"
 
 [floor]                   # what you will not give up
-quality = {{ {name} = {margin} }}  # at most {points} worse, the least that these items can decide without a flip
+{floor}
 {ceilings}
 [[evals]]                 # what quality is measured on
 name = "{name}"

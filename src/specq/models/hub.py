@@ -22,22 +22,37 @@ def snapshot(name: str, *, revision: str | None, fetch: bool) -> Path:
         ModelError: no such id or revision, no access, no network, or not there and `fetch` is off.
         DiskFull: the disk is full.
     """
+    local = _local(name, revision)
+    if local is not None and is_whole(local):
+        return local
+    if not fetch:
+        # What is wrong with a copy that is there would say less than where to get a whole one.
+        there = "is not in" if local is None else "is not whole in"
+        raise ModelError(f"{name} {there} the local hub cache: type: specq models fetch {name}")
+    return _download(name, revision)
+
+
+def _local(name: str, revision: str | None) -> Path | None:
+    """What the local hub cache has of a model, whole or not; None where it has nothing of it.
+
+    Raises:
+        ModelError: the cache is there and cannot be read.
+    """
     from huggingface_hub import snapshot_download
     from huggingface_hub.errors import LocalEntryNotFoundError
 
-    wanted, unwanted = list(WANTED), list(UNWANTED)
     try:
-        local = Path(snapshot_download(name, revision=revision, local_files_only=True, allow_patterns=wanted))
-        if is_whole(local):
-            return local
+        return Path(snapshot_download(name, revision=revision, local_files_only=True, allow_patterns=list(WANTED)))
     except LocalEntryNotFoundError:
-        pass
-    if not fetch:
-        raise ModelError(f"{name} is not in the local hub cache: type: specq models fetch {name}")
-    return _download(name, revision, wanted, unwanted)
+        # How the hub's client says that a look at the disk found nothing: an answer, and no fault.
+        return None
+    except OSError as error:
+        raise ModelError(
+            f"the local hub cache cannot be read for {name} ({error}): mend its permissions, or set HF_HOME to another"
+        ) from error
 
 
-def _download(name: str, revision: str | None, wanted: list[str], unwanted: list[str]) -> Path:
+def _download(name: str, revision: str | None) -> Path:
     import httpx
     from huggingface_hub import snapshot_download
     from huggingface_hub.errors import (
@@ -51,7 +66,9 @@ def _download(name: str, revision: str | None, wanted: list[str], unwanted: list
 
     try:
         with cache.disk_errors(Path("the hub cache")):
-            return Path(snapshot_download(name, revision=revision, allow_patterns=wanted, ignore_patterns=unwanted))
+            return Path(
+                snapshot_download(name, revision=revision, allow_patterns=list(WANTED), ignore_patterns=list(UNWANTED))
+            )
     except GatedRepoError as error:
         raise ModelError(f"{name} asks for a login: accept its terms on the hub, set HF_TOKEN and try again") from error
     except RepositoryNotFoundError as error:

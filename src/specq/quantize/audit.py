@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from specq.models import headers
-from specq.quantize import compare, contents, fits, grid, sizes
+from specq.quantize import compare, contents, fits, grid, settings, sizes
 from specq.quantize.audited import NO_KERNEL, CalibrationUsed, QuantAudit
 from specq.quantize.contents import Contents, Layer, canonical
 from specq.quantize.schemes import PACKED, Scheme
@@ -51,9 +51,9 @@ def audit_folder(
             what config.json says.
     """
     found = contents.read(folder)
-    fits.check(found)
     origin = contents.read(source) if source is not None else None
     notes = _Notes()
+    notes.add(*fits.check(found))
     quantized = [layer for layer in found.layers.values() if layer.scheme is not None]
     names = tuple(layer.name for layer in quantized if layer.role != "embedding")
     wanted = set(asked) if asked is not None else {layer.name for layer in found.of("linear")}
@@ -64,6 +64,9 @@ def audit_folder(
     seen = compare.distance(origin, found) if origin is not None and forward else None
     same = compare.same_text(source, folder) if source is not None else None
     notes.add(*(seen.notes if seen else ()), *(same.notes if same else ()))
+    if origin is not None:
+        untied = any(layer.role == "head" and layer.scheme for layer in quantized)
+        notes.add(*settings.notes(origin.folder, folder, untied=untied, ids=same is None or same.special_ids is None))
     if source is None:
         notes.add("no source was given: no comparison with it")
     shared = [layer.scheme for layer in found.of("linear") if layer.scheme]

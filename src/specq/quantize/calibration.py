@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import json
 import random
+from bisect import bisect_left
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from itertools import accumulate
 from pathlib import Path
 from typing import Any
 
@@ -59,9 +61,10 @@ def load(recipe: Recipe, path: Path, tokenizer: Any, *, source: str, columns: in
         tokens_used=sum(map(len, kept)),
     )
     if used.tokens_used < columns:
-        name, advice = str(path), "give more or longer texts, or raise samples or tokens"
+        name, advice = str(path), _advice(recipe, long_enough, columns)
         if source == SELF:
-            name, advice = f"calibration = {SELF}", "raise samples, or give --calibration FILE"
+            more = -(-recipe.samples * columns // max(1, used.tokens_used))
+            name, advice = f"calibration = {SELF}", f"type --samples {more}, or give --calibration FILE"
         raise PromptError(
             f"{name}: {used.tokens_used} tokens of calibration text ({used.rows_used} of {used.rows_given} texts used, "
             f"{used.rows_too_short} shorter than {SHORTEST} tokens), and {columns} are needed, one for each column of "
@@ -76,6 +79,22 @@ def load(recipe: Recipe, path: Path, tokenizer: Any, *, source: str, columns: in
     if used.rows_used < recipe.samples:
         notes.append(f"{recipe.samples} calibration texts were asked for and {used.rows_used} were there")
     return Calibration(rows=kept, used=used, notes=tuple(notes))
+
+
+def _advice(recipe: Recipe, rows: Sequence[Sequence[int]], columns: int) -> str:
+    """What to type for enough tokens of a file's rows, in the order of the seed; other texts where no flag makes them.
+
+    More texts first: they say more than longer ones.
+    """
+    lengths = [len(row) for row in rows]
+    sums = list(accumulate(min(length, recipe.tokens) for length in lengths))
+    if (samples := next((n for n, total in enumerate(sums, start=1) if total >= columns), None)) is not None:
+        return f"type --samples {samples}"
+    if sum(lengths) >= columns:
+        tokens = bisect_left(range(max(lengths)), columns, key=lambda most: sum(min(one, most) for one in lengths))
+        all_of_them = f"--samples {len(rows)} " if len(rows) > recipe.samples else ""
+        return f"type {all_of_them}--tokens {tokens}"
+    return "give --calibration a file of more or longer texts"
 
 
 def read(path: Path) -> list[Text]:

@@ -15,6 +15,7 @@ from specq.models import headers, tokenizers
 from specq.models.configs import reason
 from specq.models.layers import first
 from specq.models.refs import Resolved
+from specq.quantize import follows
 from specq.quantize.contents import Contents, is_expert
 from specq.quantize.passes import Opened, opened
 from specq.quantize.sample_text import MESSAGES, TEXTS
@@ -55,7 +56,7 @@ class SameText:
 
 
 def distance(source: Contents, folder: Contents) -> Distance:
-    """Send fixed text through both models, one at a time, and compare what they predict and some of their weights.
+    """Send fixed text through both models, one at a time, and compare what they predict and their weights.
 
     The text is rendered by the source's tokenizer; rows end before either model's context does. The
     source's log-probabilities wait in memory, [positions, V] float32.
@@ -74,7 +75,8 @@ def distance(source: Contents, folder: Contents) -> Distance:
             return _nothing(*notes, f"{SOURCE_BROKEN}: its weights are broken, and there is nothing to compare with")
         model = opened(folder)
         ran = f"the source ran {words}, this folder {model.words}" if words != model.words else f"both ran {words}"
-        return _measured(reference, map(model.logits, rows), [*notes, ran, *_unrelated(weights, model)])
+        others = _unrelated(weights, model) or follows.notes(source, folder, model)
+        return _measured(reference, map(model.logits, rows), [*notes, ran, *others])
     except ModelError as error:
         # The audit is kept in the folder, and a path would tell others about this machine.
         said = str(error).replace(str(folder.folder), "this folder").replace(str(source.folder), "the source")

@@ -51,17 +51,14 @@ def declared(folder: Path, config: Mapping[str, Any]) -> Declared:
     """
     file = f"{folder}/config.json"
     place = f"{file}: quantization_config"
-    given = config.get("quantization_config")
-    if given is None:
-        given = config.get("compression_config")
+    check_objects(folder, config)
+    given = first(config, "quantization_config", "compression_config")
     mlx = config.get("quantization")
     if given is None and mlx is None:
         return Declared(format="", place=file)
     try:
-        if isinstance(mlx, dict) and (given is None or "quant_method" not in given):
+        if mlx is not None and (given is None or "quant_method" not in given):
             return replace(_mlx(f"{file}: quantization", mlx), place=file)
-        if not isinstance(given, dict):
-            raise ModelError(f"{place} is {_shown(given)}, expected an object; {ALLOWED}")
         method = str(given.get("quant_method") or "no quant_method")
         if method == "compressed-tensors":
             return replace(_compressed(place, given), place=file)
@@ -74,6 +71,17 @@ def declared(folder: Path, config: Mapping[str, Any]) -> Declared:
     except (KeyError, TypeError, ValueError, AttributeError) as error:
         raise ModelError(f"{place} is not readable ({type(error).__name__}: {error}); {ALLOWED}") from error
     raise ModelError(f"{place} has quant_method {method!r}, which cannot be read here; {ALLOWED}")
+
+
+def check_objects(folder: Path, config: Mapping[str, Any]) -> None:
+    """Refuse a config.json that speaks of quantization in anything but an object.
+
+    Raises:
+        ModelError: names the key and what it is.
+    """
+    for key in ("quantization_config", "compression_config", "quantization"):
+        if (value := config.get(key)) is not None and not isinstance(value, dict):
+            raise ModelError(f"{folder}/config.json: {key} is {_shown(value)}, expected an object; {ALLOWED}")
 
 
 def _mlx(place: str, given: Mapping[str, Any]) -> Declared:

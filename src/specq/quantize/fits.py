@@ -3,33 +3,43 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
 
 from specq.core.errors import ModelError, Unsupported
 from specq.models import layers as model_layers
-from specq.quantize import layers
+from specq.quantize import layers, whole
 from specq.quantize.contents import Contents, Layer, canonical, is_expert
 from specq.quantize.stored import FIX, is_known
 
 _PLACE = re.compile(r"(?:^|\.)(?:layers|h|blocks)\.(\d+)\.")
 # Where embeddings are narrower than what the layers pass on.
-_NARROW = ("word_embed_proj_dim", "embedding_size", "embedding_dim")
+_NARROW = ("word_embed_proj_dim", "embedding_size", "embedding_dim", "input_embedding_size")
 
 
-def check(found: Contents) -> None:
-    """Refuse a folder whose config.json asks for another number of layers, or for layers of other shapes.
+def check(found: Contents) -> list[str]:
+    """Refuse a folder whose config.json asks for other layers than are stored, or for tensors that are not there.
 
-    Names that the model's class does not know are passed over, for transformers may rename or join tensors.
+    Returns what else there is to say: tensors that nothing reads, or that transformers has no such model to compare
+    with. Linear layers whose names the model's class does not know are passed over, for transformers may rename or
+    join tensors.
 
     Raises:
-        ModelError: names the first layer that does not fit, what config.json says and what is stored.
+        ModelError: names the first layer or tensor that does not fit, what config.json says and what is stored.
     """
     _count(found)
     _embedding(found)
     try:
-        linears = layers.linear_layers(found.folder)
-    except Unsupported:  # its layers are no linear ones, so none of these can be compared
-        return
+        model = layers.skeleton(found.folder)
+    except Unsupported as error:
+        return [f"whether a tensor is missing was not looked at: {error}"]
+    # Its layers may be no linear ones, and then none of these can be compared.
+    with suppress(Unsupported):
+        _linears(found, layers.of_model(model))
+    return whole.check(found, model)
+
+
+def _linears(found: Contents, linears: Sequence[layers.Layer]) -> None:
     wanted = {canonical(layer.name): (layer.rows, layer.columns) for layer in linears}
     known = dict(_known(found, wanted))
     for name, layer in known.items():

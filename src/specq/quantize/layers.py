@@ -42,29 +42,54 @@ class Layer:
         return self.rows * self.columns
 
 
-def linear_layers(folder: Path) -> tuple[Layer, ...]:
-    """All linear layers of a model folder, in the model's order.
+def skeleton(folder: Path) -> Any:
+    """The model of a folder as its class builds it from config.json, in floats, without memory for its weights.
 
     Raises:
-        Unsupported: the model keeps its weights in Conv1D layers, as GPT-2 does.
+        Unsupported: transformers has no causal language model for such a config, or lacks a package to build it.
         ModelError: transformers cannot build the model from its config.
     """
     import torch
-    from transformers import AutoModelForCausalLM, Conv1D
+    from transformers import AutoModelForCausalLM
 
-    from specq.decoding.runnable import load_config
+    from specq.decoding.runnable import load_config, model_class
     from specq.models.quiet import quiet
 
     config = load_config(folder)
+    if model_class(config) is None:
+        raise Unsupported(f"transformers has no causal language model of the model_type {config.model_type!r}")
     try:
         with quiet(), torch.device("meta"):
             if hasattr(config, "quantization_config"):
                 del config.quantization_config
-            model: Any = AutoModelForCausalLM.from_config(config, trust_remote_code=False)
-    except (ValueError, TypeError, KeyError, AttributeError, RuntimeError, ImportError, OSError) as error:
+            return AutoModelForCausalLM.from_config(config, trust_remote_code=False)
+    except ImportError as error:
+        raise Unsupported(f"transformers lacks a package to build a {config.model_type} ({reason(error)})") from error
+    except (ValueError, TypeError, KeyError, AttributeError, RuntimeError, OSError) as error:
         raise ModelError(
             f"transformers cannot build the model of {folder} from its config.json ({reason(error)})"
         ) from error
+
+
+def linear_layers(folder: Path) -> tuple[Layer, ...]:
+    """All linear layers of a model folder, in the model's order.
+
+    Raises:
+        Unsupported: the model keeps its weights in Conv1D layers, as GPT-2 does, or transformers has no such model.
+        ModelError: transformers cannot build the model from its config.
+    """
+    return of_model(skeleton(folder))
+
+
+def of_model(model: Any) -> tuple[Layer, ...]:
+    """All linear layers of a model, in its order.
+
+    Raises:
+        Unsupported: it keeps its weights in Conv1D layers.
+    """
+    import torch
+    from transformers import Conv1D
+
     found: list[Layer] = []
     head = model.get_output_embeddings()
     for name, module in model.named_modules():

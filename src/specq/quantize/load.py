@@ -30,6 +30,7 @@ from specq.quantize import autogptq, contents, experts, packed
 from specq.quantize.audited import NO_KERNEL
 from specq.quantize.contents import Contents
 from specq.quantize.crossovers import Crossovers
+from specq.quantize.declared import check_objects
 from specq.quantize.packed import IntWeights
 from specq.quantize.recipes import ROW, Treatment
 from specq.quantize.replace import Quantized, Swap
@@ -141,6 +142,7 @@ def without_kernels(folder: Path) -> str:
 
 
 def _settings(folder: Path, config: Mapping[str, Any]) -> dict[str, Any]:
+    check_objects(folder, config)
     settings = config.get("quantization_config") or config.get("compression_config")
     if config.get("quantization") and not (settings or {}).get("quant_method"):
         raise ModelError(f'{folder} is an MLX folder, which engine kind "hf" does not read: use engine kind "mlx"')

@@ -49,19 +49,20 @@ def of_run(
     info: Mapping[str, Any],
     bases: list[speed.Arm],
     baseline: str,
+    faults: tuple[str, ...],
     broken: list[str],
     evals: tuple[EvalReport, ...] = (),
 ) -> tuple[ArmReport, speed.Compared | None]:
     """The report of one arm of run.json, and how it compares with the baseline's arms `bases`; None for the first.
 
-    `broken` says what is wrong with the baselines themselves, which voids every other arm.
+    `faults` are the arm's, as `faults_of` finds them; `broken` says what is wrong with the baselines themselves, which
+    voids every other arm.
     """
     id = str(info["id"])
     own = run.generated[id]
     is_first = id == next(iter(run.baselines), None)
     is_baseline = id in run.baselines
     found = [*of_arm(list(own.values())), *facts.of_arm(run, id), *targets.measures(run, id)]
-    faults = list(faults_of(run, id))
     compared = None
     strata: tuple[speed.Stratum, ...] = ()
     if not is_first and bases and not faults:
@@ -106,7 +107,7 @@ def of_run(
         accepted_histogram=accepted_histogram(own.values()),
         audit=audit,
         same_outputs=invariants.share_with_same_output(own.values(), first),
-        faults=tuple(faults if is_baseline else [*faults, *broken]),
+        faults=faults if is_baseline else (*faults, *broken),
         flags=tuple(flags),
         verdict=None,
     )

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +16,7 @@ from specq.report.arm import faults_of
 from specq.report.evals import EvalReport
 from specq.report.judged import judge
 from specq.report.measures import Measure
+from specq.report.plain import plain
 from specq.report.quantized import QuantizedWeights
 from specq.report.recommend import recommend
 from specq.report.runfile import RunFile, load
@@ -65,12 +66,7 @@ class Report:
 
     def to_json(self) -> dict[str, Any]:
         """The whole report as JSON values."""
-        found = asdict(self)
-        for one in found["evals"]:
-            for arm in (*one["arms"], one["noise"], one["probe"], one["own"]):
-                for part in arm["slices"] if arm else ():
-                    # Every item's score stands in records.jsonl.
-                    del part["change"]["pairs"]
+        found: dict[str, Any] = plain(self)
         return found
 
 
@@ -109,12 +105,13 @@ def of_run(run: RunFile) -> Report:
     baselines = run.baselines
     baseline = facts.baseline_name(run)
     bases = [run.generated[arm] for arm in baselines if run.generated[arm]]
-    broken = [f"{arm}: {fault}" for arm in baselines for fault in faults_of(run, arm)]
+    faults = {str(info["id"]): faults_of(run, str(info["id"])) for info in run.info["arms"]}
+    broken = [f"{arm}: {fault}" for arm in baselines for fault in faults[arm]]
     arms, cases = [], []
     scored = quality.evals(run)
     judged = judge(scored, quality.lossless(run, scored)) if scored else {}
     for info in run.info["arms"]:
-        arm, compared = arms_of.of_run(run, info, bases, baseline, broken, scored)
+        arm, compared = arms_of.of_run(run, info, bases, baseline, faults[str(info["id"])], broken, scored)
         arms.append(arm)
         if compared is not None and arm.id not in baselines:
             cases.append(
@@ -132,6 +129,7 @@ def of_run(run: RunFile) -> Report:
                     apart=blocks.apart(run, arm.id),
                     quality=judged.get(arm.id),
                     advantage=price.advantage(compared.e2e, scored, arm.id),
+                    price=price.bounded(run, scored, arm.id),
                 )
             )
     null = _null(run, arms)

@@ -68,16 +68,19 @@ def of_arm(run: RunFile, arm: str) -> Audit:
 
 def _broken(run: RunFile, arm: str, plain: str) -> tuple[str, ...]:
     """Audits of an arm that raised, and those of the noise it is held against; none that a resume made good."""
+    failed = [record for record in run.of(Failed) if record.of_audit]
+    if not failed:
+        return ()
     made = {
         (type(r).__name__, r.arm, r.prompt, getattr(r, "repeat", 0))
         for r in run.records
         if isinstance(r, GapNoise | Audited | Sampled | FirstTokens | Divergence)
     }
     kinds: dict[str, list[Failed]] = {}
-    for record in run.of(Failed):
+    for record in failed:
         kind = record.error.removeprefix(AUDIT).split(":")[0]
         mine = record.arm == arm or (kind == GapNoise.__name__ and record.arm == plain)
-        if mine and record.of_audit and (kind, record.arm, record.prompt, record.repeat) not in made:
+        if mine and (kind, record.arm, record.prompt, record.repeat) not in made:
             kinds.setdefault(record.error.removeprefix(AUDIT), []).append(record)
     return tuple(
         f"the audit broke {len(group)} times, first on prompt {group[0].prompt}: {error}: {group[0].message}"

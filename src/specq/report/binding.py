@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from typing import Literal
 
 from specq.core.records import Generated
 from specq.report.arm import ArmReport
@@ -11,10 +12,11 @@ from specq.report.runfile import RunFile
 from specq.report.targets import BOTH, loaded
 from specq.report.words import number, share, size
 
-# From this share of a request's time on, prefill is what costs.
-PREFILL_BINDS = 0.5
+# From this share of a request's time on, prefill is what costs; up to the other decoding is, and neither in between.
+PREFILL_BINDS, DECODING_BINDS = 0.6, 0.4
 # Below this share of the passes that bandwidth allows, memory is not what decoding waits for.
 BANDWIDTH_BINDS = 0.5
+Binds = Literal["prefill", "half", "decoding"]
 
 
 def lines(run: RunFile, arms: Sequence[ArmReport], workload: Mapping[str, Measure]) -> tuple[str, ...]:
@@ -27,7 +29,7 @@ def lines(run: RunFile, arms: Sequence[ArmReport], workload: Mapping[str, Measur
     own = list(run.generated[base.id].values())
     tokens = _context(own)
     cache = tokens * target.cache_bytes_per_token
-    binds = _binds(prefill.value, base, cache, float(target.bytes_per_token))
+    binds = _binds(prefill.value)
     found = [_costs(prefill.value, base, cache, float(target.bytes_per_token), binds)]
     if binds == "prefill":
         found.append(
@@ -45,16 +47,13 @@ def _context(own: Sequence[Generated]) -> float:
     return sum(g.prompt_tokens + g.new_tokens / 2 for g in own) / len(own)
 
 
-def _binds(prefill: float, base: ArmReport, cache: float, weights: float) -> str:
+def _binds(prefill: float) -> Binds:
     if prefill >= PREFILL_BINDS:
         return "prefill"
-    reached = base.measures.get("ceiling_share")
-    if reached is not None and reached.value is not None and reached.value < BANDWIDTH_BINDS:
-        return "overhead"
-    return "cache" if cache > weights else "weights"
+    return "half" if prefill > DECODING_BINDS else "decoding"
 
 
-def _costs(prefill: float, base: ArmReport, cache: float, weights: float, binds: str) -> str:
+def _costs(prefill: float, base: ArmReport, cache: float, weights: float, binds: Binds) -> str:
     read = (
         f"a pass of decoding reads {size(weights)} of weights and {size(cache)} of cache "
         f"({share(cache / (cache + weights))} of both)"
@@ -63,34 +62,52 @@ def _costs(prefill: float, base: ArmReport, cache: float, weights: float, binds:
     reached = base.measures.get("ceiling_share")
     if reached is not None and reached.value is not None:
         times += f", at {share(reached.value)} of the passes that the bandwidth allows"
-    words = {
-        "prefill": "What binds is the compute of prefill.",
-        "weights": "What binds is decode bandwidth, and of it the bytes of the weights.",
-        "cache": "What binds is decode bandwidth, and of it the bytes of the cache.",
-        "overhead": "What binds is neither: passes wait for work that is not memory (arithmetic, calls), so fewer "
-        "bytes help less than their number says.",
-    }
-    return f"{times}. {words[binds]}"
+    if binds == "prefill":
+        return f"{times}. What binds is the compute of prefill."
+    waits = _waits(base, cache, weights)
+    if binds == "decoding":
+        return f"{times}. What binds {waits}."
+    return (
+        f"{times}. Neither half binds alone: with decoding at no cost a request would be {1 / prefill:.1f} times as "
+        f"fast, with prefill at no cost {1 / (1 - prefill):.1f} times. What binds within decoding {waits}."
+    )
 
 
-def _touches(run: RunFile, arm: ArmReport, binds: str, cache: float, weights: float) -> Iterator[str]:
+def _waits(base: ArmReport, cache: float, weights: float) -> str:
+    """What decoding waits for; without a bandwidth nobody knows."""
+    reached = base.measures.get("ceiling_share")
+    if reached is None or reached.value is None:
+        return (
+            "is not measured: there is no bandwidth to hold passes of decoding against, so whether they wait for "
+            "memory is not known"
+        )
+    if reached.value < BANDWIDTH_BINDS:
+        return (
+            "is neither weights nor cache: passes wait for work that is not memory (arithmetic, calls), so fewer bytes "
+            "help less than their number says"
+        )
+    return f"is decode bandwidth, and of it the bytes of the {'cache' if cache > weights else 'weights'}"
+
+
+def _touches(run: RunFile, arm: ArmReport, binds: Binds, cache: float, weights: float) -> Iterator[str]:
     """What an arm's levers touch, beside what binds."""
     target, said = run.target(arm.id) or {}, []
+    spared = ", and not prefill" if binds != "decoding" else ""
     if target.get("recipe") or target.get("model"):
         own = loaded(run, arm.id)
         fewer = "" if own is None else f" ({size(weights)} to {size(float(own.bytes_per_token))} a pass)"
-        said.append(f"the bytes of the weights{fewer}" + ("" if binds != "prefill" else ", and not prefill"))
+        said.append(f"the bytes of the weights{fewer}{spared}")
     if target.get("kv_cache"):
         part = share(cache / (cache + weights))
         said.append(f"the bytes of the cache, {part} of what a pass reads here" + _little(binds, cache, weights))
     if arm.draft:
-        said.append("how many passes there are" + (", and not prefill" if binds == "prefill" else ""))
+        said.append(f"how many passes there are{spared}")
     if said:
         yield f"{arm.label} touches {' and '.join(said)}."
 
 
-def _little(binds: str, cache: float, weights: float) -> str:
-    return ": too little to show" if binds != "prefill" and cache < 0.1 * (cache + weights) else ""
+def _little(binds: Binds, cache: float, weights: float) -> str:
+    return ": too little to show" if binds == "decoding" and cache < 0.1 * (cache + weights) else ""
 
 
 def _freed(run: RunFile, arm: ArmReport, base: ArmReport, cache_bytes: int, own: Sequence[Generated]) -> str:

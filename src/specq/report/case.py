@@ -10,6 +10,7 @@ from specq.report.audit import Audit
 from specq.report.blocks import Apart
 from specq.report.judged import Judged
 from specq.report.measures import Measure
+from specq.report.price import Price
 from specq.report.speed import Compared, Stratum
 from specq.stats.intervals import SpeedUp
 
@@ -24,7 +25,7 @@ class Case:
     not recorded, None when all are there. `changes` says in words how a changed target moves the
     outputs, "" for an arm that must leave them alone. `caveats` go with its speed. `apart` is there
     where it ran in other blocks than the baseline. `quality` is None where the run has no evals,
-    `advantage` is what the objective price_per_correct_answer goes by.
+    `advantage` is what the objective price_per_correct_answer goes by, `price` what its ceiling is held against.
     """
 
     arm: str
@@ -40,6 +41,7 @@ class Case:
     apart: Apart | None = None
     quality: Judged | None = None
     advantage: SpeedUp | None = None
+    price: Price | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -16,15 +16,15 @@ from specq.report.charts_canvas import (
     MUTED,
     SERIES,
     Chart,
-    draw,
+    chart,
     interval_line,
     limits,
     rows_axes,
     rows_height,
-    said_of,
 )
 from specq.report.charts_front import SPEEDUPS, objective_speedup
 from specq.report.evals import ArmQuality, EvalReport, Slice
+from specq.report.guards import NOISE, PROBED
 from specq.report.measures import PARTS, Measure
 from specq.report.page_text import label
 from specq.report.section import measured
@@ -67,20 +67,18 @@ def speedups(report: Report) -> Chart | None:
     if null:
         nothing = Measure(name="", unit="", value=None)
         rows.insert(0, _ratios("baseline against itself", [null.get(name, nothing) for name in SPEEDUPS]))
-    title = "Speed-ups with their intervals"
-    said = " ".join(("Right of 1 is faster.", *said_of(rows, columns)))
-    svg = draw("speedups", title, said, rows_height(len(shown), legend=1), paint)
     lines = ["Lines are 95 % intervals over prompts; an arrow: it goes on."]
     if band is not None and band.low is not None:
         lines[0] += f" The band is what {objective} shows without any difference."
-    return Chart(
-        name="speedups",
-        title=title,
-        said=said,
-        svg=svg,
-        lines=(*lines, *_left_out(arms)),
+    return chart(
+        "speedups",
+        "Speed-ups with their intervals",
+        "Right of 1 is faster.",
+        rows_height(len(shown), legend=1),
+        paint,
         columns=columns,
-        rows=tuple(rows),
+        rows=rows,
+        lines=[*lines, *_left_out(arms)],
     )
 
 
@@ -107,18 +105,16 @@ def token_time(report: Report) -> Chart | None:
 
     columns = ("arm", *parts, "together")
     rows = [(arm.label, *(_ms(part) for part in seconds[arm.id]), milliseconds(sum(seconds[arm.id]))) for arm in arms]
-    title = "Where the time of a token goes"
-    said = " ".join(("Milliseconds a token.", *said_of(rows, columns)))
-    svg = draw("token-time", title, said, rows_height(len(shown), legend=1), paint)
     lines = ["Decode time over the tokens that it emitted: a step's parts over tokens_per_step, in milliseconds."]
-    return Chart(
-        name="token-time",
-        title=title,
-        said=said,
-        svg=svg,
-        lines=(*lines, *_left_out(arms)),
+    return chart(
+        "token-time",
+        "Where the time of a token goes",
+        "Milliseconds a token.",
+        rows_height(len(shown), legend=1),
+        paint,
         columns=columns,
-        rows=tuple(rows),
+        rows=rows,
+        lines=[*lines, *_left_out(arms)],
     )
 
 
@@ -150,12 +146,16 @@ def survival(report: Report) -> Chart | None:
         for arm in arms
         for found in [curves[arm.id]]
     ]
-    title = "How far drafts survive"
-    said = " ".join(("Share of steps that accepted all proposals up to each place.", *said_of(rows, columns)))
-    svg = draw("survival", title, said, 200 + 16 * ((len(shown) + 1) // 2), paint)
     lines = [f"Drawn are the first {len(shown)} of {len(arms)} drafts."] if len(arms) > len(shown) else []
-    return Chart(
-        name="survival", title=title, said=said, svg=svg, lines=tuple(lines), columns=columns, rows=tuple(rows)
+    return chart(
+        "survival",
+        "How far drafts survive",
+        "Share of steps that accepted all proposals up to each place.",
+        200 + 16 * ((len(shown) + 1) // 2),
+        paint,
+        columns=columns,
+        rows=rows,
+        lines=lines,
     )
 
 
@@ -195,17 +195,25 @@ def quality(report: EvalReport, name: str) -> Chart | None:
 
     columns = ("arm", "change", "95 % interval", "at worst", "at best", "floor")
     rows = [(title, *_change(part, report.binary)) for title, part in judged]
-    title = f"Quality on {label(report.name, 60)}: change from the baseline"
-    said = " ".join(("Right of 0 is better.", *said_of(rows, columns)))
-    svg = draw(name, title, said, rows_height(len(shown), legend=1), paint)
-    lines = (
+    lines = [
         "Arm less baseline on the same items. Thin: 95 % interval. Thick: from at worst to at best, the one-sided 95 % "
         "bounds that decide: wholly right of the floor is within it, wholly left of it is a breach."
+    ]
+    lines += [f"Drawn are the first {len(shown)} of {len(judged)} rows."] if len(judged) > len(shown) else []
+    guards = [(guard, report.unmeasured[guard]) for guard in (NOISE, PROBED) if guard in report.unmeasured]
+    lines += [f"The {guard} is not drawn, for it was not measured: {why}." for guard, why in guards]
+    lines += [f"{one.label} is not drawn: its answers are the baseline's own." for one in report.arms if one.proved]
+    lines += [f"{one.label} is not drawn: nothing of it can be compared." for one in report.arms if one.all is None]
+    return chart(
+        name,
+        f"Quality on {label(report.name, 60)}: change from the baseline",
+        "Right of 0 is better.",
+        rows_height(len(shown), legend=1),
+        paint,
+        columns=columns,
+        rows=rows,
+        lines=lines,
     )
-    more = [f"Drawn are the first {len(shown)} of {len(judged)} rows."] if len(judged) > len(shown) else []
-    more += [f"{one.label} is not drawn: its answers are the baseline's own." for one in report.arms if one.proved]
-    more += [f"{one.label} is not drawn: nothing of it can be compared." for one in report.arms if one.all is None]
-    return Chart(name=name, title=title, said=said, svg=svg, lines=(lines, *more), columns=columns, rows=tuple(rows))
 
 
 def _judged(report: EvalReport) -> list[tuple[str, Slice]]:

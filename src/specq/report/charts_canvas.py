@@ -94,6 +94,23 @@ def draw(name: str, title: str, said: str, height: int, paint: Callable[[Figure]
     return _inline(drawn.getvalue(), name, title, said)
 
 
+def chart(
+    name: str,
+    title: str,
+    lead: str,
+    height: int,
+    paint: Callable[[Figure], None],
+    *,
+    columns: tuple[str, ...],
+    rows: Sequence[tuple[str, ...]],
+    lines: Sequence[str] = (),
+) -> Chart:
+    """A picture whose words are `lead` and then its numbers."""
+    said = " ".join((lead, *said_of(rows, columns)))
+    svg = draw(name, title, said, height, paint)
+    return Chart(name=name, title=title, said=said, svg=svg, lines=tuple(lines), columns=columns, rows=tuple(rows))
+
+
 def rows_axes(figure: Figure, names: Sequence[str]) -> Axes:
     """Axes with one named row for each of `names`, the first on top."""
     axes = figure.add_subplot()

@@ -19,11 +19,11 @@ Words = Callable[[Difference, bool], str]
 
 def controls(run: RunFile) -> Iterator[tuple[str, str, Words]]:
     """Each arm of a calibrated method with the arm that rounds to as many bits, and how their difference is said."""
-    recipes = {arm: recipe for arm in _plain(run) if (recipe := _recipe(run, arm)) is not None}
-    for arm, recipe in recipes.items():
-        if recipe.get("method") not in ROUNDED:
+    recipes = {arm: found for arm in _plain(run) if (found := recipe(run, arm)) is not None}
+    for arm, made_by in recipes.items():
+        if made_by.get("method") not in ROUNDED:
             continue
-        control = _control(recipe, recipes)
+        control = _control(made_by, recipes)
         if control is not None:
             yield arm, control, partial(_said, run.labels[arm], run.labels[control])
 
@@ -50,7 +50,8 @@ def _plain(run: RunFile) -> list[str]:
     return found
 
 
-def _recipe(run: RunFile, arm: str) -> Mapping[str, Any] | None:
+def recipe(run: RunFile, arm: str) -> Mapping[str, Any] | None:
+    """The recipe by which an arm's own weights were quantized in the run; None where they were not."""
     name = label(str(run.setting("target", "model", default="")), str((run.target(arm) or {}).get("recipe")))
     return next((record.recipe for record in run.of(QuantizedModel) if record.label == name), None)
 

@@ -54,11 +54,11 @@ class ArmQuality:
 
     `source` is the id of the arm that made its answers, "" where nobody did; `how` says so in words. `unseen` says why
     the eval cannot see what the arm does to the outputs, "" where it can. `proved` says that its scores are those of
-    the baseline's own answers. `slices` begins with all items. `broken` lists critical items that went from right to
-    wrong, or have no score. `unscored` counts items that the baseline has a score for and the arm has not. `faults`
-    make the comparison void, `flags` are to be read with it. `seconds` are those of its own answers, None where it has
-    none. `cut`, `empty` and `looping` count answers that ended at max_new_tokens, that say nothing, and that repeat
-    themselves.
+    the baseline's own answers. `slices` begins with all items. `broken` lists critical items on which the baseline has
+    the full score (1) and the arm less, or none. `unscored` counts items that the baseline has a score for and the arm
+    has not. `faults` make the comparison void, `flags` are to be read with it. `seconds` are those of its own answers,
+    None where it has none. `cut`, `empty` and `looping` count answers that ended at max_new_tokens, that say nothing,
+    and that repeat themselves.
     """
 
     arm: str
@@ -92,6 +92,8 @@ class EvalReport:
 
     `baseline` is None where the baseline answered nothing, and `own` are its answers. `against_control` are sentences
     on calibrated methods held against round-to-nearest at the same bits. `margins` are the floor's, by tag.
+    `unmeasured` says of each guard that was not measured why not. `critical` counts critical items, and `can_break`
+    those of them on which the baseline has the full score.
     """
 
     name: str
@@ -112,6 +114,9 @@ class EvalReport:
     against_control: tuple[str, ...]
     own: ArmQuality | None = None
     margins: Mapping[str | None, float] = field(default_factory=dict)
+    unmeasured: Mapping[str, str] = field(default_factory=dict)
+    critical: int = 0
+    can_break: int = 0
 
     def arm(self, id: str) -> ArmQuality | None:
         """The arm of that id, None where it is not judged."""
@@ -133,25 +138,14 @@ def measures(report: EvalReport, arm: str) -> tuple[Measure, ...]:
     found = report.arm(arm)
     if found is None or found.all is None:
         return ()
-    unit = "share" if report.binary else "score"
-    whole = found.all
+    rate, change = found.all.rate, found.all.change
+    against = f"{change.method}; n = items, in {change.clusters} clusters"
     return (
-        Measure(
-            name=f"quality.{report.name}",
-            unit=unit,
-            value=whole.rate.value,
-            low=whole.rate.low,
-            high=whole.rate.high,
-            n=whole.rate.n,
-            note=found.how,
-        ),
-        Measure(
-            name=f"quality_change.{report.name}",
-            unit=unit,
-            value=whole.change.value,
-            low=whole.change.low,
-            high=whole.change.high,
-            n=whole.change.n,
-            note=f"{whole.change.method}; n = items, in {whole.change.clusters} clusters",
-        ),
+        _measure(f"quality.{report.name}", report, rate, found.how),
+        _measure(f"quality_change.{report.name}", report, change, against),
     )
+
+
+def _measure(name: str, report: EvalReport, found: Rate | Difference, note: str) -> Measure:
+    unit = "share" if report.binary else "score"
+    return Measure(name=name, unit=unit, value=found.value, low=found.low, high=found.high, n=found.n, note=note)

@@ -5,11 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any
 
+from specq.report import price
 from specq.report.case import Case, Ground
-from specq.report.words import milliseconds, number, ratio, size
+from specq.report.words import milliseconds, ratio, size
 from specq.stats.intervals import SpeedUp
 
-# Ceilings of [floor]: the key, the measure that is held against it, and how that is shown.
+# Ceilings of [floor] that hold for what was seen: the key, the measure that is held against it, and how it is shown.
+# A tail of a latency and a peak of memory have no interval.
 CEILINGS: tuple[tuple[str, str, Callable[[float], str]], ...] = (
     *(
         (f"{name}_p{tail}", f"{name}.p{tail}", lambda value: f"{milliseconds(value)} ms")
@@ -17,7 +19,6 @@ CEILINGS: tuple[tuple[str, str, Callable[[float], str]], ...] = (
         for tail in (95, 99)
     ),
     ("peak_bytes", "peak_bytes", size),
-    ("price_per_correct_answer", "price_per_correct_answer", number),
 )
 
 
@@ -48,4 +49,10 @@ def ceilings(case: Case, floor: Mapping[str, Any]) -> tuple[list[str], list[str]
             unknown.append(f"the floor's {key} cannot be told{why}")
         elif measure.value > float(ceiling):
             broken.append(f"the floor's {key} is breached: {show(measure.value)}, allowed is {show(float(ceiling))}")
+    ceiling = floor.get(price.NAME)
+    if ceiling is not None and case.price is not None:
+        more, untold = price.floor(case.price, float(ceiling))
+        broken, unknown = [*broken, *more], [*unknown, *untold]
+    elif ceiling is not None:
+        unknown.append(f"the floor's {price.NAME} cannot be told: it has no scores, or no answers of the workload")
     return broken, unknown

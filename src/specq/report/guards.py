@@ -7,13 +7,17 @@ from typing import Any
 
 from specq.core.evaluated import PROBE, EvalAnswer
 from specq.core.records import EvalProof, LoadedModel
-from specq.report.evals import EvalReport
+from specq.quantize.recipes import SELF
+from specq.report import controls
+from specq.report.evals import ArmQuality, EvalReport
 from specq.report.runfile import RunFile
 from specq.report.words import points
 
 # From this share of repeated 4-grams on an answer counts as one that loops.
 LOOPS = 0.5
+NOISE, PROBED, OVERLAP = "noise floor", "sensitivity probe", "calibration overlap"
 Answers = Mapping[str, EvalAnswer]
+Guards = dict[str, str]
 
 
 def flags(reports: Sequence[EvalReport]) -> list[str]:
@@ -105,6 +109,43 @@ def arm_flags(run: RunFile, arm: str, whose: str, own: Answers, base: Answers) -
             yield f"{count} of {len(own)} answers {what}, of the baseline's {before}"
 
 
+def unmeasured(run: RunFile, one: Mapping[str, Any], noise: ArmQuality | None, probe: ArmQuality | None) -> Guards:
+    """Guards of an eval, `one` as run.json has it, that were not measured, each with why; empty where all were."""
+    found: dict[str, str] = {}
+    if one["output"] != "text":
+        found[NOISE] = "texts are scored prompt by prompt in every arm, so there is no batch to change"
+    elif one["twin_batch_size"] is None:
+        engine = run.setting("engine", "kind", default="")
+        why = one.get("one_by_one") or f"the engine {engine} answers one prompt at a time"
+        found[NOISE] = f"{why}, so there is no other batch size to compare"
+    elif why := _says_nothing(noise):
+        found[NOISE] = why
+    if not float(one["probe"]):
+        found[PROBED] = one.get("unprobed") or "probe = 0 in its table"
+    elif len(run.info["arms"]) <= len(run.baselines):
+        found[PROBED] = "no arm stands beside the baseline"
+    elif why := _says_nothing(probe):
+        found[PROBED] = why
+    if "overlap" not in one:
+        found[OVERLAP] = "run.json does not say"
+        return found
+    for arm in run.info["arms"]:
+        name, target = str(arm["id"]), run.target(str(arm["id"])) or {}
+        if target.get("model"):
+            found[f"{OVERLAP} of {run.labels[name]}"] = "what its weights were calibrated on, if anything, is not known"
+        elif (controls.recipe(run, name) or {}).get("calibration") == SELF:
+            found[f"{OVERLAP} of {run.labels[name]}"] = "it was calibrated on texts that the model wrote itself"
+    return found
+
+
+def _says_nothing(twin: ArmQuality | None) -> str:
+    if twin is None or not twin.answers:
+        return "it has no answers"
+    if twin.all is not None:
+        return ""
+    return next(iter((*twin.faults, *twin.flags)), "no item has a score in both")
+
+
 def eval_flags(name: str, one: Mapping[str, Any], base: Answers) -> Iterator[str]:
     """What is to be read with all scores of an eval."""
     if not base:
@@ -113,6 +154,11 @@ def eval_flags(name: str, one: Mapping[str, Any], base: Answers) -> Iterator[str
         yield (
             f"{name}: {len(items)} of {len(one['items'])} items share text with what {recipe} was calibrated on, "
             f"first {items[0]}: its scores there are no evidence"
+        )
+    for recipe, count in (one.get("overlap_left_out") or {}).items():
+        yield (
+            f"{name}: {count} runs of words that most items share stand in what {recipe} was calibrated on; they tell "
+            "nothing about an item and are left out of the look for overlaps"
         )
 
 

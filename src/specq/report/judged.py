@@ -73,7 +73,7 @@ def _judge(
     if faults := _faults(evals, arm):
         return Judged(kind="invalid", sentences=tuple(faults))
     broken = [
-        f"{report.name}: {', '.join(found.broken)} went from right to wrong and {_are(found.broken)} critical"
+        f"{report.name}: {', '.join(found.broken)} {_fell(report)} and {_are(found.broken)} critical"
         for report in evals
         if (found := report.arm(arm)) is not None and found.broken
     ]
@@ -174,6 +174,10 @@ def _sentence(one: _Held) -> str:
     ends = f"{points(change.low_one_sided, binary)} to {points(change.high_one_sided, binary)}"
     more = f"; about {found.more_items} more items would decide" if found.more_items is not None else ""
     return f"{one.where}: {moved}; {ends} cannot tell it from {allowed}{more}"
+
+
+def _fell(report: EvalReport) -> str:
+    return "went from right to wrong" if report.binary else "fell from the full score"
 
 
 def _are(names: Sequence[str]) -> str:

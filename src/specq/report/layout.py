@@ -104,9 +104,11 @@ def _limits(report: Report) -> Section:
             f"{_bandwidth(known)} measured here, so at most {number(known['ceiling_tokens_per_s'].value)} passes "
             "a second; plain decoding gets one token a pass."
         )
+    elif "bandwidth_bytes_per_s" not in known:
+        lines.append("Ceiling: not measured, for no bandwidth was.")
     for arm in report.arms:
         bytes_read = measured(arm, "bytes_per_token").value
-        if bytes_read and arm.plain == arm.id:
+        if bytes_read and arm.plain == arm.id and "bandwidth_bytes_per_s" in known:
             passes = number((known["bandwidth_bytes_per_s"].value or 0) / bytes_read)
             lines.append(f"{arm.label} reads {number(bytes_read / 1e6)} MB a pass: at most {passes} passes a second.")
     if "canary_drift" in known:
@@ -115,6 +117,8 @@ def _limits(report: Report) -> Section:
             "a prompt that is repeated through the run"
             + (", each target held against itself." if report.turns else ".")
         )
+    else:
+        lines.append("Drift: not measured, for the canary, a prompt that is repeated through a run, ran once at most.")
     return Section(title="Limits", lines=tuple(lines))
 
 

@@ -6,6 +6,7 @@ from collections.abc import Iterator, Sequence
 
 from specq.report.assemble import Report
 from specq.report.evals import ArmQuality, EvalReport, Flip, Slice
+from specq.report.guards import NOISE, PROBED
 from specq.report.section import Section, table
 from specq.report.words import NOTHING, number, points, share
 from specq.stats.scores import Rate
@@ -29,11 +30,7 @@ def _scores(report: EvalReport) -> Section:
     rows = [_baseline(report)] if report.baseline is not None else []
     rows += [_row(report, one) for one in report.arms if one.all is not None]
     lines = [_about(report)]
-    if report.noise is not None and report.noise.all is not None:
-        lines.append(_noise(report, report.noise.all))
-    elif report.output != "text":
-        lines.append("No noise floor: texts are scored prompt by prompt in every arm, so there is no batch to change.")
-    lines += list(_probe(report))
+    lines += [*_noise(report), *_probe(report), *_critical(report)]
     lines += report.against_control
     lines += [f"{one.label}: {one.how}." for one in report.arms if one.source not in ("", one.arm)]
     lines += [f"{one.label}: {one.unseen}." for one in report.arms if one.unseen]
@@ -104,26 +101,38 @@ def _score(value: float, binary: bool) -> str:
     return f"{100 * value:.1f} %" if binary else f"{value:.3f}"
 
 
-def _noise(report: EvalReport, whole: Slice) -> str:
-    change, binary = whole.change, report.binary
-    return (
-        f"Noise floor: the baseline at batch size {report.noise_batch_size} against itself: "
-        f"{points(change.value, binary)} ({_moved(change.low, binary)} to {_moved(change.high, binary)}), "
-        f"{change.worse} items worse and {change.better} better."
-    )
+def _noise(report: EvalReport) -> Iterator[str]:
+    if why := report.unmeasured.get(NOISE):
+        yield f"Noise floor: not measured: {why}."
+    elif report.noise is not None and report.noise.all is not None:
+        change, binary = report.noise.all.change, report.binary
+        yield (
+            f"Noise floor: the baseline at batch size {report.noise_batch_size} against itself: "
+            f"{points(change.value, binary)} ({_moved(change.low, binary)} to {_moved(change.high, binary)}), "
+            f"{change.worse} items worse and {change.better} better."
+        )
 
 
 def _probe(report: EvalReport) -> Iterator[str]:
-    if report.probe is None or report.probe.all is None:
-        if report.probe_noise:
-            yield "Sensitivity probe: it was not run, so what loss this eval would notice is not known."
-        return
-    change = report.probe.all.change
-    yield (
-        f"Sensitivity probe: the baseline's weights perturbed by {100 * report.probe_noise:.0f} %: "
-        f"{points(change.value, report.binary)} (at best {_moved(change.high_one_sided, report.binary)}): "
-        + ("noticed." if report.caught else "NOT noticed, so that no loss is found says little.")
-    )
+    if why := report.unmeasured.get(PROBED):
+        yield f"Sensitivity probe: not measured: {why}; what loss this eval would notice is not known."
+    elif report.probe is not None and report.probe.all is not None:
+        change = report.probe.all.change
+        yield (
+            f"Sensitivity probe: the baseline's weights perturbed by {100 * report.probe_noise:.0f} %: "
+            f"{points(change.value, report.binary)} (at best {_moved(change.high_one_sided, report.binary)}): "
+            + ("noticed." if report.caught else "NOT noticed, so that no loss is found says little.")
+        )
+
+
+def _critical(report: EvalReport) -> Iterator[str]:
+    if report.critical:
+        right = "right" if report.binary else "with the full score (1)"
+        rest = "" if report.can_break == report.critical else "; the others cannot break"
+        yield (
+            f"Critical: {report.critical} items. The baseline has {report.can_break} of them {right}, and an arm that "
+            f"loses one of those is rejected{rest}."
+        )
 
 
 def _tags(report: EvalReport) -> Section:
@@ -186,6 +195,8 @@ def _guards(report: EvalReport) -> Section:
         "like the baseline: the same items, prompt ids (so template and bos), stops and batch size; no prompt was "
         f"truncated. looping: {share(0.5)} or more of its 4-grams seen before in it. cut: ended at max_new_tokens.",
     ]
+    others = {guard: why for guard, why in report.unmeasured.items() if guard not in (NOISE, PROBED)}
+    lines += [f"{guard[0].upper()}{guard[1:]}: not measured: {why}." for guard, why in others.items()]
     return table(f"Guards: {report.name}", columns, rows, lines)
 
 

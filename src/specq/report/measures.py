@@ -6,16 +6,16 @@ Every pooled measure is a ratio of sums over all generations; its interval goes 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from operator import itemgetter
 
 import numpy as np
 
-from specq.core.records import Generated
+from specq.core.records import Generated, StepRow
 from specq.stats.intervals import Interval, percentiles, pooled_ratio, t_interval
 
 PARTS = ("draft", "verify", "sample", "rest")
+_NO_STEPS = (0,) * len(StepRow._fields)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -46,6 +46,11 @@ def of_arm(generations: Sequence[Generated]) -> tuple[Measure, ...]:
     if not generations:
         return ()
     sums = _Sums(generations)
+    columns = {id(g): _columns(g) for g in generations}
+
+    def column(index: int) -> Callable[[Generated], float]:
+        return lambda g: columns[id(g)][index]
+
     has_draft = any(g.rule is not None for g in generations)
     found = [
         sums.ratio("tokens_per_step", "tokens/step", _decoded, _steps, "(n - 1) / steps, pooled"),
@@ -54,7 +59,7 @@ def of_arm(generations: Sequence[Generated]) -> tuple[Measure, ...]:
         *_latency("tpot_s", [_decode_s(g) / _decoded(g) for g in generations if _decoded(g)], sums),
         *_latency("e2e_s", [g.e2e_s for g in generations], sums),
         sums.ratio("device_s_per_answer", "s", lambda g: g.e2e_s, lambda g: 1, "one request at a time on the device"),
-        *_step_times(generations),
+        *_step_times(generations, columns),
         *_cache_share(generations),
         sums.ratio("repeated_share", "share", lambda g: g.repeated_share, lambda g: 1, "4-grams seen before", top=1.0),
         Measure(
@@ -70,8 +75,8 @@ def of_arm(generations: Sequence[Generated]) -> tuple[Measure, ...]:
             sums.ratio(
                 "draft_acceptance",
                 "share",
-                _column(2),
-                _column(1),
+                column(2),
+                column(1),
                 "accepted / proposed, pooled",
                 top=1.0,
                 nothing="nothing was proposed",
@@ -79,11 +84,11 @@ def of_arm(generations: Sequence[Generated]) -> tuple[Measure, ...]:
             sums.ratio(
                 "target_rows_per_token",
                 "rows/token",
-                lambda g: sum(step[1] + 1 for step in g.steps),
-                _column(3),
+                lambda g: columns[id(g)][1] + len(g.steps),
+                column(3),
                 "sum(proposed + 1) / emitted",
             ),
-            sums.ratio("draft_tokens_per_token", "tokens/token", _column(1), _column(3), "proposed / emitted"),
+            sums.ratio("draft_tokens_per_token", "tokens/token", column(1), column(3), "proposed / emitted"),
             *acceptance_by_position(generations),
         ]
     return tuple(found)
@@ -186,13 +191,13 @@ def _cache_share(generations: Sequence[Generated]) -> list[Measure]:
     return [from_interval("quantized_cache_share", "share", mean, note, top=1.0)]
 
 
-def _step_times(generations: Sequence[Generated]) -> list[Measure]:
+def _step_times(generations: Sequence[Generated], columns: Mapping[int, Sequence[float]]) -> list[Measure]:
     """Where the time of a step goes; `outside` is decode time that no step was billed for."""
     steps = sum(len(g.steps) for g in generations)
     decode = sum(map(_decode_s, generations))
     if not steps or decode <= 0:
         return []
-    parts = {part: sum(map(_column(4 + i), generations)) for i, part in enumerate(PARTS)}
+    parts = {part: sum(columns[id(g)][4 + i] for g in generations) for i, part in enumerate(PARTS)}
     outside = decode - sum(parts.values())
     parts["outside"] = outside if outside > 1e-9 * decode else 0.0
     found = []
@@ -204,9 +209,9 @@ def _step_times(generations: Sequence[Generated]) -> list[Measure]:
     return found
 
 
-def _column(index: int) -> Callable[[Generated], float]:
-    pick = itemgetter(index)
-    return lambda g: sum(map(pick, g.steps))
+def _columns(g: Generated) -> Sequence[float]:
+    """The sums of the steps' columns, each in the order of the steps."""
+    return tuple(map(sum, zip(*g.steps, strict=True))) or _NO_STEPS
 
 
 def _decoded(g: Generated) -> int:

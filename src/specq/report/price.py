@@ -4,15 +4,61 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 from specq.report.evals import EvalReport
 from specq.report.measures import Measure
 from specq.report.runfile import RunFile
-from specq.stats.intervals import Interval, SpeedUp
+from specq.report.words import number
+from specq.stats.floor import MOST_ITEMS
+from specq.stats.intervals import MOST_PROMPTS, Interval, SpeedUp, pooled_ratio
+from specq.stats.scores import LEVEL, Rate
 
 NAME, ADVANTAGE = "price_per_correct_answer", "price_advantage"
 _Z = 1.959964
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Half:
+    """How far a bound of one factor lies from its value, on the logarithm, down and up; it rests on n of `what`."""
+
+    down: float
+    up: float
+    n: int
+    what: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Price:
+    """The price of a correct answer with its one-sided 95 % bounds, None where it has none: then `why` says why not.
+
+    The value is infinite where no answer is right.
+    """
+
+    value: float
+    low: float | None
+    high: float | None
+    halves: tuple[_Half, _Half] | None = None
+    why: str = ""
+
+    def more(self, ceiling: float) -> str:
+        """In words, what would decide whether it lies within a ceiling, were values and spreads to stay."""
+        if self.halves is None:
+            return self.why
+        above = ceiling > self.value
+        distance = abs(math.log(ceiling / self.value))
+        narrow, wide = sorted(self.halves, key=lambda half: half.up if above else half.down)
+        # The wider half first: more of what it rests on moves the bound most.
+        for half, other in ((wide, narrow), (narrow, wide)):
+            own, rest = (one.up if above else one.down for one in (half, other))
+            if rest < distance and (needed := math.ceil(half.n * own**2 / (distance**2 - rest**2)) - half.n) > 0:
+                most = MOST_PROMPTS if half.what == "prompts" else MOST_ITEMS
+                if needed <= most:
+                    return f"about {needed} more {half.what} at this spread would decide"
+        times = sum((half.up if above else half.down) ** 2 for half in self.halves) / max(distance, 1e-9) ** 2
+        if times * max(half.n for half in self.halves) > MOST_PROMPTS:
+            return "no number of prompts and items in reach would decide"
+        return f"about {times:.1f} times as many prompts and items at this spread would decide"
 
 
 def measures(
@@ -21,23 +67,22 @@ def measures(
     """`price_per_correct_answer` of an arm and, beside the baseline, `price_advantage`; nothing without a price.
 
     The price is that of the device for as long as one answer of the workload takes, one request at a time, over the
-    share of the eval's items that are right.
+    share of the eval's items that are right. The halves of both intervals' logarithms add up as the root of the sum of
+    their squares.
     """
-    per_hour = run.setting("price", "per_hour", default=None)
-    if per_hour is None or len(evals) != 1 or not evals[0].binary:
-        return ()
-    one = evals[0]
-    right = one.baseline if arm in run.baselines else getattr(getattr(one.arm(arm), "all", None), "rate", None)
+    per_hour, right = run.setting("price", "per_hour", default=None), _right(run, evals, arm)
     seconds = known.get("device_s_per_answer")
-    if right is None or not right.value or seconds is None or seconds.value is None:
+    if per_hour is None or right is None or not right.value or seconds is None or seconds.value is None:
         return ()
     currency = str(run.setting("price", "currency", default=""))
-    value = seconds.value / 3600 * float(per_hour) / right.value
-    note = f"{per_hour} {currency} an hour, one request at a time, {100 * right.value:.1f} % right on {one.name}"
-    found = [Measure(name=NAME, unit=currency, value=value, n=right.n, note=note)]
+    value, low, high = seconds.value / 3600 * float(per_hour) / right.value, None, None
+    if halves := _halves(seconds, right.value, right.low, right.high, right.n):
+        low, high = _ends(value, halves)
+    note = f"{per_hour} {currency} an hour, one request at a time, {100 * right.value:.1f} % right on {evals[0].name}"
+    found = [Measure(name=NAME, unit=currency, value=value, low=low, high=high, n=right.n, note=note)]
     if gain is not None:
         pooled = gain.pooled
-        note = f"e2e_speedup times the ratio of the shares right on {one.name}"
+        note = f"e2e_speedup times the ratio of the shares right on {evals[0].name}"
         found.append(
             Measure(
                 name=ADVANTAGE,
@@ -50,6 +95,80 @@ def measures(
             )
         )
     return tuple(found)
+
+
+def bounded(run: RunFile, evals: tuple[EvalReport, ...], arm: str) -> Price | None:
+    """The price of an arm's correct answer as the floor holds it; None where the floor names none, or none is known."""
+    per_hour, right = run.setting("price", "per_hour", default=None), _right(run, evals, arm)
+    if run.setting("floor", NAME, default=None) is None or per_hour is None or right is None:
+        return None
+    by_prompt: dict[str, list[float]] = {}
+    for g in run.generated[arm].values():
+        by_prompt.setdefault(g.prompt, []).append(g.e2e_s)
+    if not by_prompt:
+        return None
+    rows = [[sum(times) for times in by_prompt.values()]], [[float(len(times)) for times in by_prompt.values()]]
+    seconds = pooled_ratio(*rows, level=2 * LEVEL - 1)
+    a_second = float(per_hour) / 3600
+    value = seconds.value * a_second / right.value if right.value else math.inf
+    if seconds.low is None or right.high_one_sided is None:
+        why = "one prompt has no spread: give at least two" if seconds.low is None else "its items are one cluster"
+        return Price(value=value, low=None, high=None, why=why)
+    if not right.value:
+        low = seconds.low * a_second / max(right.high_one_sided, 1e-9)
+        return Price(value=value, low=low, high=math.inf, why=f"none of {right.n} items is right")
+    halves = _halves(seconds, right.value, right.low_one_sided, right.high_one_sided, right.n)
+    assert halves is not None
+    low, high = _ends(value, halves)
+    return Price(value=value, low=low, high=high, halves=halves)
+
+
+def floor(found: Price, ceiling: float) -> tuple[list[str], list[str]]:
+    """The floor's ceiling on the price: whether it is breached, or cannot be told.
+
+    It holds where the one-sided 95 % upper bound lies within it, and is breached where the lower bound lies beyond.
+    """
+    if found.high is not None and found.high <= ceiling:
+        return [], []
+    value = "no answer of it is right" if math.isinf(found.value) else number(found.value)
+    if found.low is not None and found.low > ceiling:
+        said = f"{value} (at least {number(found.low)}), allowed is {number(ceiling)}"
+        return [f"the floor's {NAME} is breached: {said}"], []
+    ends = "" if found.low is None or found.high is None else f" ({number(found.low)} to {_at_most(found.high)})"
+    return [], [
+        f"the floor's {NAME} cannot be told: {value}{ends}, allowed is {number(ceiling)}; {found.more(ceiling)}"
+    ]
+
+
+def _at_most(value: float) -> str:
+    return "any" if math.isinf(value) else number(value)
+
+
+def _right(run: RunFile, evals: tuple[EvalReport, ...], arm: str) -> Rate | None:
+    """The share of the one eval's items that an arm gets right; None where that is not known."""
+    if len(evals) != 1 or not evals[0].binary:
+        return None
+    if arm in run.baselines:
+        return evals[0].baseline
+    found = evals[0].arm(arm)
+    return None if found is None or found.all is None else found.all.rate
+
+
+def _halves(
+    seconds: Measure | Interval, share: float, low: float | None, high: float | None, n: int
+) -> tuple[_Half, _Half] | None:
+    """Of the seconds of an answer and of one over the share right; None where one of them has no interval."""
+    value = seconds.value
+    if value is None or seconds.low is None or seconds.high is None or low is None or high is None:
+        return None
+    time = _Half(down=math.log(value / seconds.low), up=math.log(seconds.high / value), n=seconds.n, what="prompts")
+    # The more are right the lower the price: up and down change places.
+    return time, _Half(down=math.log(high / share), up=math.log(share / max(low, 1e-9)), n=n, what="items")
+
+
+def _ends(value: float, halves: tuple[_Half, _Half]) -> tuple[float, float]:
+    down, up = math.hypot(*(half.down for half in halves)), math.hypot(*(half.up for half in halves))
+    return value * math.exp(-down), value * math.exp(up)
 
 
 def advantage(e2e: SpeedUp | None, evals: tuple[EvalReport, ...], arm: str) -> SpeedUp | None:

@@ -16,6 +16,8 @@ from specq.report.evals import ArmQuality, EvalReport, Flip, Slice
 from specq.report.runfile import RunFile
 from specq.stats.scores import Paired, Rate, difference, rate
 
+Scores = Mapping[str, float]
+
 
 def evals(run: RunFile) -> tuple[EvalReport, ...]:
     """Every eval of the run, in the order of its experiment."""
@@ -53,6 +55,14 @@ class _Eval:
                 found.setdefault(record.arm, {}).setdefault(record.item, record)
         return found
 
+    @cached_property
+    def scores(self) -> dict[str, dict[str, float]]:
+        """Per arm, the scores of its answers by item; items without one are not in it."""
+        return {
+            arm: {item: float(r.score) for item, r in own.items() if r.score is not None}
+            for arm, own in self.answers.items()
+        }
+
     @property
     def first(self) -> str:
         """The id of the baseline."""
@@ -60,7 +70,7 @@ class _Eval:
 
     def report(self) -> EvalReport:
         """Everything about this eval."""
-        base = self.answers.get(self.first, {})
+        base, scores = self.answers.get(self.first, {}), self.scores.get(self.first, {})
         twin = next((arm for arm in self.run.baselines[1:] if arm in self.answers), None)
         arms = [
             self._arm(str(arm["id"]), self._source(str(arm["id"])))
@@ -77,8 +87,8 @@ class _Eval:
             items=len(self.items),
             clusters=len({item["cluster"] for item in self.items.values()}),
             batch_size=int(self.one["batch_size"]),
-            baseline=self._rate(base, list(self.items)),
-            tags={tag: found for tag, ids in self._tags.items() if (found := self._rate(base, ids)) is not None},
+            baseline=self._rate(scores, list(self.items)),
+            tags={tag: found for tag, ids in self._tags.items() if (found := self._rate(scores, ids)) is not None},
             arms=tuple(arms),
             noise=noise,
             noise_batch_size=self.one["twin_batch_size"],
@@ -88,6 +98,9 @@ class _Eval:
             margins=self._margins,
             against_control=tuple(self._controls()),
             own=self._arm(self.first, (self.first, "its own answers")) if base else None,
+            unmeasured=guards.unmeasured(self.run, self.one, noise, probe),
+            critical=len(self._critical),
+            can_break=sum(_full(scores, ident) for ident in self._critical),
         )
 
     def _source(self, arm: str) -> tuple[str, str]:
@@ -120,7 +133,8 @@ class _Eval:
         whose, how = source
         own, base = self.answers.get(whose, {}), self.answers.get(self.first, {})
         faults = tuple(guards.faults(self.run, self.name, self.one, arm, whose, own, base)) if own else ()
-        slices = [] if faults or not own else [s for s in self._slices(own, base) if s is not None]
+        scores, before = self.scores.get(whose, {}), self.scores.get(self.first, {})
+        slices = [] if faults or not own else [s for s in self._slices(scores, before) if s is not None]
         flips = tuple(self._flips(own, base)) if not faults else ()
         seconds = [r.seconds for r in self.run.of(EvalChunk) if (r.arm, r.eval) == (arm, self.name)]
         return ArmQuality(
@@ -132,8 +146,8 @@ class _Eval:
             proved=whose == self.first != arm,
             slices=tuple(slices),
             flips=flips,
-            broken=self._broken(own, base) if not faults else (),
-            unscored=sum(r.score is None and _scored(base, i) is not None for i, r in own.items()),
+            broken=self._broken(whose) if not faults else (),
+            unscored=sum(r.score is None and i in before for i, r in own.items()),
             failed=sum(r.score is None for r in own.values()),
             cut=sum(r.finish == "length" for r in own.values()),
             empty=guards.empty(own),
@@ -144,12 +158,15 @@ class _Eval:
             flags=tuple(guards.arm_flags(self.run, arm, whose, own, base)) if own else (),
         )
 
-    def _broken(self, own: Mapping[str, EvalAnswer], base: Mapping[str, EvalAnswer]) -> tuple[str, ...]:
-        """Critical items that the baseline gets right and the arm does not, or has no score for."""
-        if not self.one["binary"]:
-            return ()
-        critical = [ident for ident, item in self.items.items() if item["critical"] and ident in own]
-        return tuple(i for i in critical if _scored(base, i) == 1 and _scored(own, i) != 1)
+    def _broken(self, arm: str) -> tuple[str, ...]:
+        """Critical items on which the baseline has the full score and an arm's answer less, or none."""
+        own, base = self.scores.get(arm, {}), self.scores.get(self.first, {})
+        answered = self.answers.get(arm, {})
+        return tuple(i for i in self._critical if i in answered and _full(base, i) and not _full(own, i))
+
+    @cached_property
+    def _critical(self) -> list[str]:
+        return [ident for ident, item in self.items.items() if item["critical"]]
 
     @cached_property
     def _tags(self) -> dict[str, list[str]]:
@@ -165,7 +182,7 @@ class _Eval:
         asked = {split(key): margin for key, margin in self.run.setting("floor", "quality", default={}).items()}
         return {tag: float(margin) for (name, tag), margin in asked.items() if name == self.name}
 
-    def _slices(self, own: Mapping[str, EvalAnswer], base: Mapping[str, EvalAnswer]) -> Iterable[Slice | None]:
+    def _slices(self, own: Scores, base: Scores) -> Iterable[Slice | None]:
         yield self._slice(None, list(self.items), own, base, self._margins.get(None))
         for tag, ids in self._tags.items():
             yield self._slice(tag, ids, own, base, self._margins.get(tag))
@@ -174,8 +191,8 @@ class _Eval:
         self,
         tag: str | None,
         ids: Sequence[str],
-        own: Mapping[str, EvalAnswer],
-        base: Mapping[str, EvalAnswer],
+        own: Scores,
+        base: Scores,
         margin: float | None,
     ) -> Slice | None:
         pairs, mine = self._paired(ids, own, base), self._rate(own, ids)
@@ -183,21 +200,25 @@ class _Eval:
             return None
         return Slice(tag=tag, rate=mine, change=difference(pairs), margin=margin)
 
-    def _paired(self, ids: Iterable[str], own: Mapping[str, EvalAnswer], base: Mapping[str, EvalAnswer]) -> Paired:
-        both = [i for i in ids if _scored(own, i) is not None and _scored(base, i) is not None]
+    def _paired(self, ids: Iterable[str], own: Scores, base: Scores) -> Paired:
+        both = [i for i in ids if i in own and i in base]
         return Paired(
-            before=tuple(float(base[i].score or 0.0) for i in both),
-            after=tuple(float(own[i].score or 0.0) for i in both),
-            clusters=tuple(str(self.items[i]["cluster"]) for i in both),
+            before=tuple(base[i] for i in both),
+            after=tuple(own[i] for i in both),
+            clusters=tuple(self._cluster[i] for i in both),
             binary=bool(self.one["binary"]),
         )
 
-    def _rate(self, own: Mapping[str, EvalAnswer], ids: Iterable[str]) -> Rate | None:
-        there = [i for i in ids if _scored(own, i) is not None]
+    def _rate(self, own: Scores, ids: Iterable[str]) -> Rate | None:
+        there = [i for i in ids if i in own]
         if not there:
             return None
-        scores = [float(own[i].score or 0.0) for i in there]
-        return rate(scores, [str(self.items[i]["cluster"]) for i in there], binary=bool(self.one["binary"]))
+        clusters = [self._cluster[i] for i in there]
+        return rate([own[i] for i in there], clusters, binary=bool(self.one["binary"]))
+
+    @cached_property
+    def _cluster(self) -> dict[str, str]:
+        return {ident: str(item["cluster"]) for ident, item in self.items.items()}
 
     def _flips(self, own: Mapping[str, EvalAnswer], base: Mapping[str, EvalAnswer]) -> Iterable[Flip]:
         for ident, item in self.items.items():
@@ -221,7 +242,7 @@ class _Eval:
 
     def _controls(self) -> Iterable[str]:
         for arm, control, words in controls(self.run):
-            own, other = self.answers.get(arm, {}), self.answers.get(control, {})
+            own, other = self.scores.get(arm, {}), self.scores.get(control, {})
             pairs = self._paired(self.items, own, other)
             if len(pairs.before):
                 yield words(difference(pairs), bool(self.one["binary"]))
@@ -230,6 +251,11 @@ class _Eval:
 def _scored(answers: Mapping[str, EvalAnswer], item: str) -> float | None:
     record = answers.get(item)
     return None if record is None else record.score
+
+
+def _full(scores: Scores, item: str) -> bool:
+    """Whether an item has the full score: 1 in every metric whose scores are shares."""
+    return scores.get(item) == 1
 
 
 def _reference(given: Mapping[str, Any]) -> str:

@@ -81,10 +81,7 @@ def _decide(case: Case, speed: SpeedUp | None, ground: Ground, p: float | None) 
         return Verdict(kind="invalid", sentence=f"{case.label} is invalid: {'; '.join(faults)}.", reasons=faults)
     short = [*([case.shortfall] if case.shortfall else []), *ground.shortfalls]
     if speed is None and ground.by_price and case.compared.e2e is not None:
-        reason = "no answer of it is right, or it has no scores, so a correct answer of it has no price"
-        return Verdict(
-            kind="reject", sentence=f"{case.label} is rejected: {reason}.", reasons=(reason,), floor=(reason,)
-        )
+        return _priceless(case)
     if speed is None:
         reason = "; ".join(short) or "no prompt was decoded by both it and the baseline"
         said = f"{case.label} has no data: {reason}."
@@ -126,6 +123,20 @@ def _decide(case: Case, speed: SpeedUp | None, ground: Ground, p: float | None) 
         p_not_faster=p,
         floor=(*broken, *unknown),
         faster_but_changed=ahead and kind == "undecided" and not (broken or unknown or short),
+    )
+
+
+def _priceless(case: Case) -> Verdict:
+    """Of an arm whose correct answers cannot be held against the baseline's by their price."""
+    right = next((m.value for name, m in case.measures.items() if name.startswith("quality.")), None)
+    if right == 0:
+        reason = "no answer of it is right, so a correct answer of it has no price"
+        said = f"{case.label} is rejected: {reason}."
+        return Verdict(kind="reject", sentence=said, reasons=(reason,), floor=(reason,))
+    why = "it has no scores" if right is None else "no answer of the baseline is right"
+    reason = f"{why}, so prices of correct answers cannot be told"
+    return Verdict(
+        kind="undecided", sentence=f"{case.label} is undecided: {reason}.", reasons=(reason,), floor=(reason,)
     )
 
 

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections import Counter
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, Literal
 
 from specq.core.evaluated import PROBE
-from specq.core.records import EvalAnswer, EvalProof
+from specq.core.records import EvalAnswer, EvalProof, Record
 from specq.core.types import TargetSpec
 from specq.run.folder import Contents
 from specq.run.job import FIRST, TWIN, Asked, Task
@@ -115,6 +116,24 @@ def left(asked: Asked, contents: Contents, task: Task) -> list[Stretch]:
                 if any((arm, name, ids[place]) not in answered for place in stretch.places)
             ]
     return found
+
+
+def failed(records: Iterable[Record]) -> list[str]:
+    """A line for each arm and eval of which not one item has a score: which, how many, and what the first said."""
+    first: dict[tuple[str, str], EvalAnswer] = {}
+    counted, scored = Counter[tuple[str, str]](), set[tuple[str, str]]()
+    for record in records:
+        if isinstance(record, EvalAnswer):
+            key = (record.arm, record.eval)
+            first.setdefault(key, record)
+            counted[key] += 1
+            if record.score is not None:
+                scored.add(key)
+    return [
+        f"{arm} has no score on any of {counted[arm, name]} items of {name}, first on {answer.item}: {answer.why}"
+        for (arm, name), answer in first.items()
+        if (arm, name) not in scored
+    ]
 
 
 def stretches(one: Mapping[str, Any], name: str, arm: str) -> list[Stretch]:

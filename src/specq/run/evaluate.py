@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from contextlib import ExitStack
 from typing import Any
 
 from specq.core import hashes
 from specq.core.clock import now
-from specq.core.errors import Interrupted, RunFailed
+from specq.core.errors import Interrupted, NonFiniteLogits, RunFailed
 from specq.core.evaluated import PROBE
-from specq.core.records import Done, EvalAnswer, EvalChunk, EvalProof, LoadedModel
+from specq.core.records import Done, EvalAnswer, EvalChunk, EvalProof, LoadedModel, Record
 from specq.core.types import Prompt, Sampling
 from specq.engines.base import Decoder, LoadedTarget
 from specq.evals import harness, items
@@ -31,11 +31,12 @@ def evaluate(job: Job, task: Task) -> None:
     Raises:
         Interrupted: a stop was asked for; the stretch under way was finished and recorded.
     """
-    left = eval_left.left(job, job.store.contents(), task)
+    contents = job.store.contents()
+    left = eval_left.left(job, contents, task)
     if left:
         import_libraries()
         with ExitStack() as stack:
-            arms = _Arms(job, stack)
+            arms = _Arms(job, stack, contents.records)
             job.progress.say("loaded")
             for stretch in left:
                 if job.progress.should_stop():
@@ -45,10 +46,14 @@ def evaluate(job: Job, task: Task) -> None:
 
 
 class _Arms:
-    """The arms of one task as they answer, each opened when it is first asked."""
+    """The arms of one task as they answer, each opened when it is first asked; `records` are those of the run so far.
 
-    def __init__(self, job: Job, stack: ExitStack) -> None:
+    Nobody else writes answers meanwhile, so what is on record is read once.
+    """
+
+    def __init__(self, job: Job, stack: ExitStack, records: Iterable[Record]) -> None:
         self.job, self.made = job, Made(job)
+        self._known = {(r.arm, r.eval, r.item) for r in records if isinstance(r, EvalAnswer)}
         self.engine = engines.of_job(job)
         self._stack = stack
         self._targets = stack.enter_context(engines.Targets(self.engine, job.experiment))
@@ -59,15 +64,15 @@ class _Arms:
 
     def answer(self, stretch: Stretch) -> None:
         """Make the answers of a stretch and record them; where the arm raises, each of its items has failed."""
-        known = {(r.arm, r.eval, r.item) for r in self.job.store.contents().records if isinstance(r, EvalAnswer)}
         asked = self._evals[stretch.eval]
         try:
             target, decoder = self._of(stretch)
             started = now()
             found = asked.answer(stretch.places, target, decoder, stretch.batch_size)
-        except (Interrupted, RunFailed):
-            raise
-        except Exception as error:  # noqa: BLE001 - an item that could not be answered is on record as failed
+        except Exception as error:
+            if _ends_the_run(error):
+                raise
+            # An item that could not be answered is on record as failed.
             said = f"{type(error).__name__}: {hide_home(str(error))}"
             failed = f"{stretch.arm} failed on {len(stretch.places)} items of {stretch.eval}: {said}"
             self.job.progress.say("note", text=failed)
@@ -76,8 +81,9 @@ class _Arms:
             took = now() - started
             records = [_answer(stretch, one) for one in found]
         for record in records:
-            if (record.arm, record.eval, record.item) not in known:
+            if (key := (record.arm, record.eval, record.item)) not in self._known:
                 self.job.store.append(record)
+                self._known.add(key)
         if took is not None:
             self.job.store.append(
                 EvalChunk(
@@ -130,15 +136,17 @@ def prove(job: Job, task: Task) -> None:
         import_libraries()
         made, picked = Made(job), eval_left.proof_items(job)
         engine = engines.in_float32(job.experiment)
-        prompts = [_prompt(job, name, place) for name, place in picked]
+        tokenizer = tokenizer_of(job)
+        prompts = [_prompt(job, tokenizer, name, place) for name, place in picked]
         with engines.Targets(engine, job.experiment) as opened:
             try:
                 target = opened.of(made.target(job.targets[task.arm]))
                 job.progress.say("loaded")
                 plain = _ids(job, target.decoder(None), picked, prompts)
-            except (Interrupted, RunFailed):
-                raise
-            except Exception as error:  # noqa: BLE001 - float32 may not fit: then nothing is proved, and all answer
+            except Exception as error:
+                if _ends_the_run(error):
+                    raise
+                # Float32 may not fit: then nothing is proved, and all answer.
                 for arm in arms:
                     job.store.append(_unproved(arm, picked, error))
             else:
@@ -146,6 +154,11 @@ def prove(job: Job, task: Task) -> None:
                     job.store.append(_proof(job, arm, target, made, picked, prompts, plain))
                     job.progress.say("proved", arm=arm)
     job.store.append(Done(process=job.process, task=task.name))
+
+
+def _ends_the_run(error: Exception) -> bool:
+    """A stop, a full disk or what a task's own code raises; logits that are not finite are of one arm alone."""
+    return isinstance(error, RunFailed) and not isinstance(error, NonFiniteLogits)
 
 
 def _unproved(arm: str, picked: Sequence[tuple[str, int]], error: Exception) -> EvalProof:
@@ -164,9 +177,10 @@ def _proof(
 ) -> EvalProof:
     try:
         other = _ids(job, target.decoder(made.draft(job.drafts[arm])), picked, prompts)
-    except Interrupted:
-        raise
-    except Exception as error:  # noqa: BLE001 - an arm that cannot be proved is evaluated through its own loop
+    except Exception as error:
+        if _ends_the_run(error):
+            raise
+        # An arm that cannot be proved is evaluated through its own loop.
         return _unproved(arm, picked, error)
     same = [one == two for one, two in zip(plain, other, strict=True)]
     first = next(
@@ -194,9 +208,9 @@ def _ids(
     return found
 
 
-def _prompt(job: Job, name: str, place: int) -> Prompt:
+def _prompt(job: Job, tokenizer: Any, name: str, place: int) -> Prompt:
     item = items.read_line(json.dumps(job.evals[name]["items"][place]["given"]))
-    rendered = tokenizers.render(tokenizer_of(job), item.prompt or list(item.messages))
+    rendered = tokenizers.render(tokenizer, item.prompt or list(item.messages))
     return Prompt(id=f"{name}/{item.id}", ids=rendered.ids, text=rendered.text)
 
 

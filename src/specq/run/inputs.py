@@ -8,7 +8,7 @@ from typing import Any
 from specq.core import hashes
 from specq.experiment import plan as planning
 from specq.experiment.eval_plan import PlannedEval
-from specq.experiment.overlap import overlaps
+from specq.experiment.overlap import Overlap, overlaps
 from specq.experiment.plan import Plan
 from specq.experiment.schema import Experiment
 from specq.experiment.sizes import PlannedModel
@@ -59,17 +59,21 @@ def evals(plan: Plan) -> dict[str, Any]:
     `batch_size` prompts are decoded at a time; the twin of the baseline takes `twin_batch_size`, another one, None
     where prompts go one by one whatever is asked.
     """
-    batches = plan.experiment.engine.kind == "hf"
     shared = overlaps(plan.experiment, plan.evals)
+    return {one.asked.name: {**_eval(one), **_shared(shared.get(one.asked.name, {}))} for one in plan.evals}
+
+
+def _shared(found: dict[str, Overlap]) -> dict[str, Any]:
+    """What an eval shares with each recipe's calibration text, and how much was left out that most items share."""
     return {
-        one.asked.name: {**_eval(one, batches), "overlap": hide_home(shared.get(one.asked.name, {}))}
-        for one in plan.evals
+        "overlap": hide_home({recipe: list(one.items) for recipe, one in found.items() if one.items}),
+        "overlap_left_out": hide_home({recipe: one.left_out for recipe, one in found.items() if one.left_out}),
     }
 
 
-def _eval(one: PlannedEval, batches: bool) -> dict[str, Any]:
-    size = one.asked.batch_size if batches else 1
-    several = batches and one.metric.output == "text"
+def _eval(one: PlannedEval) -> dict[str, Any]:
+    size = one.batch_size
+    several = not one.one_by_one and one.metric.output == "text"
     twin = None if not several else 2 if size == 1 else size // 2
     return {
         "output": one.metric.output,
@@ -79,7 +83,9 @@ def _eval(one: PlannedEval, batches: bool) -> dict[str, Any]:
         "sha256": one.sha256,
         "batch_size": size,
         "twin_batch_size": twin,
-        "probe": one.asked.probe,
+        "one_by_one": one.one_by_one,
+        "probe": one.probe,
+        "unprobed": one.unprobed,
         "items": [
             {
                 "id": item.id,

@@ -83,7 +83,8 @@ def run(
     Raises:
         UserError: the plan refuses an arm, or the folder is busy, done, damaged, or of another config.
         Interrupted: Ctrl-C, SIGTERM or SIGHUP; records are kept.
-        RunFailed: a worker broke or died, or an arm failed on every sample; records are kept.
+        RunFailed: a worker broke or died, or an arm failed on every sample or has no score on any item of an eval;
+            records are kept.
     """
     with signals.raised():
         where = resume
@@ -97,13 +98,13 @@ def run(
                     with store.resumable():
                         write_report(store.run_dir)
                 store.finish()
-                failed = failed_arms(store.contents().records)
+                records = store.contents().records
+                failed = [*map(every_sample_failed, failed_arms(records).values()), *eval_left.failed(records)]
         except KeyboardInterrupt as stop:
             told = "nothing was recorded" if where is None else how_to_go_on(where)
             raise Interrupted(f"stopped; {told}", signals.number_of(stop)) from None
     if failed:
-        told = "; ".join(every_sample_failed(failure) for failure in failed.values())
-        raise RunFailed(f"{told}; the rest of the run is done, to see it type: specq show {where}")
+        raise RunFailed(f"{'; '.join(failed)}; the rest of the run is done, to see it type: specq show {where}")
     return store.run_dir
 
 

@@ -17,6 +17,10 @@ from specq.stats.paired import Bounds
 from specq.stats.power import items_needed
 
 LEVEL = 0.95
+# The two-sided level whose ends are one-sided bounds at LEVEL.
+_ONE_SIDED = 2 * LEVEL - 1
+# With fewer items off the most common score than this, their spread says nothing about the next item.
+_SPREAD_FROM = 5
 _HIGHEST = 1 - 1e-7
 _HALVINGS = 30
 
@@ -33,11 +37,13 @@ class Paired:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Rate:
-    """A mean score with its two-sided 95 % interval, None where it has none."""
+    """A mean score with its two-sided 95 % interval and both one-sided 95 % bounds, None where it has none."""
 
     value: float
     low: float | None
     high: float | None
+    low_one_sided: float | None
+    high_one_sided: float | None
     n: int
     clusters: int
     method: str
@@ -110,27 +116,64 @@ class Difference:
 def rate(scores: Sequence[float], clusters: Sequence[str], *, binary: bool) -> Rate:
     """The mean of scores with its interval: Wilson's for independent items that are right or wrong.
 
+    Other scores get Student's t on cluster sums. Where all but a few items have one score, their spread says nothing
+    about the next item: the interval is then also at least as wide as Wilson's on as many items as the spread allows.
+    Scores that lie in 0 to 1 have an interval within it; none is of zero width.
+
     Raises:
         ValueError: there are no scores.
     """
     if not scores:
         raise ValueError("no scores: allowed is one or more")
-    count = len(set(clusters))
-    if binary and count == len(scores):
-        found = paired.wilson(round(sum(scores)), len(scores), LEVEL)
-        return Rate(value=found.value, low=found.low, high=found.high, n=len(scores), clusters=count, method="wilson")
     x = np.asarray(scores, dtype=float)
-    value = float(x.mean())
-    if count == 1:
-        return Rate(value=value, low=None, high=None, n=len(x), clusters=1, method="one cluster")
+    count = len(set(clusters))
+    if binary and count == len(x):
+        method = "wilson"
+    elif count == 1:
+        method = "one cluster"
+    else:
+        method = "wilson on effective items" if binary else "clustered t"
+    two, one = (_rate_ends(x, clusters, count, method, level) for level in (LEVEL, _ONE_SIDED))
+    return Rate(
+        value=float(x.mean()),
+        low=two[0],
+        high=two[1],
+        low_one_sided=one[0],
+        high_one_sided=one[1],
+        n=len(x),
+        clusters=count,
+        method=method,
+    )
+
+
+def _rate_ends(
+    x: np.ndarray, clusters: Sequence[str], count: int, method: str, level: float
+) -> tuple[float, float] | tuple[None, None]:
+    n, value = len(x), float(x.mean())
+    if method == "wilson":
+        return paired.wilson_ends(value, n, level)
+    if method == "one cluster":
+        return None, None
     effect = _design_effect(x - value, clusters)
-    if binary:
-        low, high = paired.wilson_ends(value, len(x) / effect, LEVEL)
-        return Rate(value=value, low=low, high=high, n=len(x), clusters=count, method="wilson on effective items")
+    if method != "clustered t":
+        return paired.wilson_ends(value, n / effect, level)
     from scipy.special import stdtrit
 
-    half = float(stdtrit(count - 1, 0.5 + LEVEL / 2)) * math.sqrt(effect * float(((x - value) ** 2).sum())) / len(x)
-    return Rate(value=value, low=value - half, high=value + half, n=len(x), clusters=count, method="clustered t")
+    within = float(((x - value) ** 2).sum())
+    shares = bool(x.min() >= 0 and x.max() <= 1)
+    few = n - int(np.unique(x, return_counts=True)[1].max()) < _SPREAD_FROM
+    # The score of one item more, as far away as scores go: shares do not need it, for Wilson's says the same of them.
+    unseen = effect**2 * max(1.0, float(np.abs(x).max())) ** 2 if few and not shares else 0.0
+    half = float(stdtrit(count - 1, 0.5 + level / 2)) * math.sqrt(effect * within + unseen) / n
+    low, high = value - half, value + half
+    if not shares:
+        return low, high
+    if few:
+        # How much of the spread that shares with this mean can have was seen, drawn towards all of it by one item.
+        seen = (within + 0.25) / (n * value * (1 - value) + 0.25)
+        ends = paired.wilson_ends(value, n / (effect * min(seen, 1.0)), level)
+        low, high = min(low, ends[0]), max(high, ends[1])
+    return max(low, 0.0), min(high, 1.0)
 
 
 def _design_effect(off: np.ndarray, clusters: Sequence[str]) -> float:
