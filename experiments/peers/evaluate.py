@@ -29,9 +29,12 @@ from specq.stats.intervals import log_ratio
 Answers = Callable[[Sequence[Item]], tuple[list[str], int]]
 
 
-def ours(model: str, dtype: str, settings: harness.Settings, metric: str, options: dict[str, Any]) -> Answers:
-    """specq: answers of some items and how many tokens they have."""
+def ours(
+    model: str, dtype: str, settings: harness.Settings, metric: str, options: dict[str, Any], *, whole: bool
+) -> Answers:
+    """specq: answers of some items and how many tokens they have; `whole` ignores the model's own end."""
     target = HFEngine(dtype=dtype).open(model)
+    target.eos_ids = () if whole else target.eos_ids
     decoder, judge = target.decoder(None), metrics.make(metric, options)
 
     def answer(some: Sequence[Item]) -> tuple[list[str], int]:
@@ -104,10 +107,9 @@ def run(args: argparse.Namespace, console: Console) -> dict[str, Any]:
     """Both sides on stretches of the set, in turns (A B, B A, ...); one pair of times a stretch."""
     given = items.load(args.items)[: args.limit]
     settings = harness.Settings(max_new_tokens=args.tokens, stop=tuple(args.stop), batch_size=args.batch_size)
-    sides = {
-        "specq": ours(args.model, args.dtype, settings, args.metric, json.loads(args.options)),
-        "lm-eval": theirs(args.model, args.dtype, settings),
-    }
+    sides = {"specq": ours(args.model, args.dtype, settings, args.metric, json.loads(args.options), whole=args.whole)}
+    if not args.whole:
+        sides["lm-eval"] = theirs(args.model, args.dtype, settings)
     size = args.batch_size * args.batches
     pieces = [given[start : start + size] for start in range(0, len(given), size)]
     for side in sides.values():
@@ -122,30 +124,28 @@ def run(args: argparse.Namespace, console: Console) -> dict[str, Any]:
             answers[name], count = sides[name](some)
             seconds[name].append(now() - started)
             tokens[name].append(count)
-        same += sum(a.strip() == b.strip() for a, b in zip(answers["specq"], answers["lm-eval"], strict=True))
-        console.print(
-            f"{number + 1} of {len(pieces)}: specq {seconds['specq'][-1]:.1f} s, lm-eval {seconds['lm-eval'][-1]:.1f} s"
-        )
-    ones = [1] * len(pieces)
-    found = log_ratio(seconds["specq"], ones, seconds["lm-eval"], ones)
+        told = ", ".join(f"{name} {times[-1]:.1f} s" for name, times in seconds.items())
+        console.print(f"{number + 1} of {len(pieces)}: {told}")
+        if not args.whole:
+            same += sum(a.strip() == b.strip() for a, b in zip(answers["specq"], answers["lm-eval"], strict=True))
     table = Table("side", "seconds", "items", "tokens", "items a second")
     for name in sides:
         total = sum(seconds[name])
         table.add_row(name, f"{total:.1f}", str(len(given)), str(sum(tokens[name])), f"{len(given) / total:.2f}")
     console.print(table)
-    ratio = found.pooled
-    ends = "" if ratio.low is None or ratio.high is None else f" ({ratio.low:.2f} to {ratio.high:.2f})"
-    console.print(f"specq's time over lm-eval's: {ratio.value:.2f}{ends}; the same answers: {same} of {len(given)}")
-    return {
+    counted = {
         "items": len(given),
         "seconds": {name: sum(times) for name, times in seconds.items()},
         "tokens": {name: sum(counts) for name, counts in tokens.items()},
-        "ratio": ratio.value,
-        "low": ratio.low,
-        "high": ratio.high,
-        "same": same,
         "threads": torch.get_num_threads(),
     }
+    if args.whole:
+        return counted
+    ones = [1] * len(pieces)
+    ratio = log_ratio(seconds["specq"], ones, seconds["lm-eval"], ones).pooled
+    ends = "" if ratio.low is None or ratio.high is None else f" ({ratio.low:.2f} to {ratio.high:.2f})"
+    console.print(f"specq's time over lm-eval's: {ratio.value:.2f}{ends}; the same answers: {same} of {len(given)}")
+    return counted | {"ratio": ratio.value, "low": ratio.low, "high": ratio.high, "same": same}
 
 
 def main() -> int:
@@ -160,6 +160,7 @@ def main() -> int:
     parser.add_argument("--batch-size", type=int, default=8)
     parser.add_argument("--batches", type=int, default=4, help="batches in a turn")
     parser.add_argument("--stop", nargs="*", default=[], help="texts that end an answer")
+    parser.add_argument("--whole", action="store_true", help="specq alone, and each answer has all of --tokens")
     parser.add_argument("--dtype", default="bfloat16", choices=("auto", *DTYPES))
     args = parser.parse_args()
     console = Console(stderr=True)

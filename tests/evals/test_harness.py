@@ -15,7 +15,7 @@ from specq.core.types import DraftSpec
 from specq.evals import items, metrics
 from specq.evals.harness import Settings, evaluate
 
-pytestmark = pytest.mark.usefixtures("one_thread", "quick_lm_eval")
+pytestmark = pytest.mark.usefixtures("one_thread")
 TEXTS = ("a quick test", "one, two, three", "the end", "a b a b a b", "stones roll down the hill", "x")
 
 

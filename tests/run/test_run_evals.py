@@ -25,7 +25,7 @@ WORDS = ("a quick test", "one, two, three", "the end", "a b a b a b", "stones ro
 
 
 @pytest.fixture
-def experiment(folder_of: Callable[..., Path], tmp_path: Path, quick_lm_eval: None) -> Callable[..., Experiment]:
+def experiment(folder_of: Callable[..., Path], tmp_path: Path) -> Callable[..., Experiment]:
     """An experiment on a tiny model with a text eval and a choice eval of 14 items each; tables go over it."""
 
     def make(texts: dict[str, Any] | None = None, **tables: Any) -> Experiment:

@@ -66,7 +66,7 @@ def evaluate(
         PromptError: prompts that do not fit the context with their answers, or that the chat template refuses; named.
         NonFiniteLogits: the model returned NaN or infinite logits.
     """
-    from lm_eval import simple_evaluate
+    import lm_eval
     from lm_eval.tasks import TaskManager
 
     from specq.evals.adapter import EngineLM
@@ -86,17 +86,9 @@ def evaluate(
         return {"score": float("nan") if value is None else value}
 
     with quiet():
-        simple_evaluate(
-            model=model,
-            tasks=[_task(asked, follow, judge, chosen)],
-            task_manager=TaskManager(include_defaults=False),
-            bootstrap_iters=0,
-            # The caller's random state is not lm-eval's to set: evaluations are greedy.
-            random_seed=None,
-            numpy_random_seed=None,
-            torch_random_seed=None,
-            fewshot_random_seed=None,
-        )
+        # Not simple_evaluate: it sets the caller's random state, and has pip list every package after each stretch.
+        loaded = TaskManager(include_defaults=False).load([_task(asked, follow, judge, chosen)])
+        lm_eval.evaluate(model, loaded, bootstrap_iters=0, log_samples=False)
     return [found[place] for place in range(len(items))]
 
 
