@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -65,7 +65,9 @@ class FakeDecoder:
     k: int
     seen: list[tuple[int, int, Sampling]] = field(default_factory=list)
 
-    def generate(self, prompts: Sequence[Prompt], sampling: Sampling) -> list[Generation]:
+    def generate(
+        self, prompts: Sequence[Prompt], sampling: Sampling, *, on_step: Callable[[Step], None]
+    ) -> list[Generation]:
         made = []
         for prompt in prompts:
             self.seen.append((self.k, len(prompt.ids), sampling))
@@ -86,6 +88,7 @@ class FakeDecoder:
                     )
                 )
                 left -= 1
+                on_step(steps[-1])
             ids = tuple(range(sampling.max_new_tokens))
             made.append(
                 Generation(
@@ -120,7 +123,14 @@ def test_first_steps_are_left_out_and_each_k_is_measured_beside_plain_steps() ->
         (4, pytest.approx(0.4 + 1.04 + 0.05)),
     ]
     plain = next(one for one in target.decoders if one.k == 0)
-    assert len(plain.seen) == sum(len(one.seen) - 1 for one in target.decoders if one.k)
+    # One round of two k: a plain turn before them; one text of each k warms up.
+    assert len(plain.seen) == 1
+    assert [len(one.seen) for one in target.decoders if one.k] == [2, 2]
+
+
+def test_a_draft_that_is_never_right_takes_no_more_steps_than_one_that_always_is() -> None:
+    found, _ = measured("early_exit")
+    assert {one.proposed: one.n for one in found.points} == {1: 5, 4: 5}
 
 
 def test_stops_cannot_cut_what_is_measured_short() -> None:
@@ -128,6 +138,15 @@ def test_stops_cannot_cut_what_is_measured_short() -> None:
     for decoder in target.decoders:
         for _, _, sampling in decoder.seen:
             assert (sampling.ignore_eos, sampling.stop, sampling.min_new_tokens) == (True, (), 0)
+
+
+def test_a_prompt_at_the_end_of_the_context_is_cut_rather_than_refused() -> None:
+    target: Any = FakeTarget()
+    draft, prompts = DraftSpec(method="early_exit", k=4), [Prompt(id="p", ids=tuple(range(1, 101)))]
+    cost.measure(target, {"d": draft}, prompts, Sampling(max_new_tokens=10), grid=(1, 4), seconds=0.0)
+    for decoder in target.decoders:
+        for _, length, sampling in decoder.seen:
+            assert length + sampling.max_new_tokens <= 110
 
 
 def test_a_lookup_reads_a_prompt_that_repeats_itself_at_its_length() -> None:

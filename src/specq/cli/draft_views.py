@@ -35,7 +35,7 @@ def ceilings(curves: Mapping[str, Curve], most: int) -> Iterator[RenderableType]
             rows.append((name, str(k), *parts, share, ratio(curve.ceiling(k)), ratio(curve.break_even(k))))
     yield text("Seconds of a step in thousandths, measured here; the ceiling has every token right.")
     yield from table(
-        ("draft", "k", "draft", "verify", "rest", "plain step", "spread", "ceiling", "tokens a step to break even"),
+        ("draft", "k", "draft", "verify", "rest", "plain step", "spread", "ceiling", "break even, tokens/step"),
         rows,
     )
     for name, curve in curves.items():

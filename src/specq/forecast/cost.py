@@ -8,16 +8,17 @@ with a perfect draft, (k + 1) T(1) / step(k), and the tokens per step at which d
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 
 import numpy as np
 
 from specq.core.clock import now
 from specq.core.types import DraftSpec, Prompt, Sampling, Step
-from specq.engines.base import LoadedTarget
+from specq.engines.base import Decoder, LoadedTarget
 
 SECONDS = 5.0
-"""At most so long a draft, but each k is measured once at least."""
+"""At most so long a draft, but one round at least; loading and warming up are not in it."""
 _STEPS = 5
 _ROUNDS = 4
 
@@ -120,9 +121,9 @@ def measure(
 ) -> dict[str, Curve]:
     """The curve of each draft, at the context lengths of some prompts; stops are ignored.
 
-    Every round decodes a short text plain, then with each k of the grid, and takes the next prompt. Rounds go on for
-    `seconds` a draft. The first step of a text is left out: it warms up. A lookup reads prompts that say everything
-    twice, at their length, so that it has something to propose.
+    Every round decodes short texts with each k of the grid and plain ones between them, and takes the next prompt; as
+    many rounds are made as fit `seconds` a draft. A lookup reads prompts that say everything twice, at their length,
+    so that it has something to propose.
     """
     twice = [replace(prompt, ids=(prompt.ids[(len(prompt.ids) + 1) // 2 :] or prompt.ids) * 2) for prompt in prompts]
     return {
@@ -145,17 +146,18 @@ def _curve(
     steps: list[Step] = []
     # Loading and the first passes of each shape belong to no curve.
     for k, decoder in decoders.items():
-        decoder.generate(prompts[:1], _short(sampling, k))
-    begun, rounds = now(), 0
-    while rounds < 2 or (rounds < _ROUNDS and now() - begun < seconds):
+        _steps(decoder, prompts[0], sampling, k)
+    begun, rounds, used = now(), 0, 0.0
+    # Whole rounds, as many as fit: a round that is cut would measure the small k more often than the large ones.
+    while rounds == 0 or (rounds < _ROUNDS and used * (rounds + 1) / rounds < seconds):
         prompt = prompts[rounds % len(prompts)]
         order = list(decoders) if rounds % 2 == 0 else list(decoders)[::-1]
-        for k in order:
-            # Beside each k, since the machine's speed moves within seconds.
-            plain_steps += plain.generate([prompt], _short(sampling, 0))[0].steps[1:]
-            steps += decoders[k].generate([prompt], _short(sampling, k))[0].steps[1:]
-        rounds += 1
-    measured = now() - begun
+        for place, k in enumerate(order):
+            if place % 2 == 0:
+                # Every other turn is plain, since the machine's speed moves within seconds.
+                plain_steps += _steps(plain, prompt, sampling, 0)
+            steps += _steps(decoders[k], prompt, sampling, k)
+        rounds, used = rounds + 1, now() - begun
     by_size: dict[int, list[Step]] = {}
     for step in steps:
         by_size.setdefault(step.proposed, []).append(step)
@@ -165,13 +167,30 @@ def _curve(
         plain=_point(0, plain_steps),
         points=tuple(points),
         context=int(np.median(contexts)),
-        measured_s=measured,
+        measured_s=used,
     )
 
 
-def _short(sampling: Sampling, k: int) -> Sampling:
-    """The request of a text that takes a few steps, whatever is accepted."""
-    return replace(sampling, max_new_tokens=_STEPS * (k + 1) + 1, ignore_eos=True, stop=(), min_new_tokens=0)
+class _Enough(Exception):
+    """As many steps were seen as are wanted of a text."""
+
+
+def _steps(decoder: Decoder, prompt: Prompt, sampling: Sampling, k: int) -> list[Step]:
+    """The steps of a short text but its first, which warms up; as many whatever is accepted."""
+    seen: list[Step] = []
+
+    def keep(step: Step) -> None:
+        seen.append(step)
+        if len(seen) > _STEPS:
+            raise _Enough
+
+    most = (_STEPS + 1) * (k + 1) + 1
+    # Where the request is shorter than this, its prompt is cut by as much: what fits the context fits it still.
+    prompt = replace(prompt, ids=prompt.ids[min(max(0, most - sampling.max_new_tokens), len(prompt.ids) - 1) :])
+    short = replace(sampling, max_new_tokens=most, ignore_eos=True, stop=(), min_new_tokens=0)
+    with suppress(_Enough):
+        decoder.generate([prompt], short, on_step=keep)
+    return seen[1:]
 
 
 def _point(proposed: int, steps: Sequence[Step]) -> Point:

@@ -122,6 +122,8 @@ def rank(
                 rows.append((per_prompt, counts.mean[at], counts.variance[at]))
     shares = np.array(times)
     best = np.minimum(shares.min(axis=0, initial=1.0), 1.0)
+    # The machine may have been faster for one curve than for another: tokens a second stand on one plain step for all.
+    plain = float(np.median([curves[name].plain.step_s for name in texts]))
     made = []
     for cell, share, (per_prompt, steps, variance) in zip(cells, shares, rows, strict=True):
         curve = curves[cell.draft]
@@ -135,7 +137,7 @@ def rank(
                 speedup=float(1 / share[0]),
                 low=low,
                 high=high,
-                tokens_per_s=float(1 / (share[0] * curve.plain.step_s)),
+                tokens_per_s=float(1 / (share[0] * plain)),
                 p_faster=float((share[1:] < 1).mean()) if len(tokens) > 1 else float("nan"),
                 slower_prompts=float((per_prompt > tokens)[tokens > 0].mean()),
                 regret=float((share[1:] / best[1:] - 1).mean()),
@@ -153,7 +155,6 @@ def rank(
             made[place].cell.k,
         ),
     )
-    plain = next(iter(curves.values())).plain.step_s
     return Ranking(
         forecasts=tuple(made[place] for place in order),
         prompts=len(tokens),
