@@ -71,7 +71,9 @@ def weight_files(folder: Path) -> list[Path]:
     names = sorted(set(_weight_map(index).values()))
     missing = [name for name in names if not (folder / name).is_file()]
     if missing:
-        raise ModelError(f"{index} names {missing[0]}, which is missing ({len(missing)} of {len(names)} shards are)")
+        raise ModelError(
+            f"{index} names {missing[0]}, which is missing ({len(missing)} of {len(names)} shards are): copy it too"
+        )
     return [folder / name for name in names]
 
 
@@ -110,12 +112,14 @@ def read_header(path: Path) -> dict[str, TensorInfo]:
         head = file.read(8)
         _refuse_pointer(path, head + file.read(len(POINTER) - 8))
         if len(head) < 8:
-            raise ModelError(f"{path} is truncated: {size} bytes, a safetensors file has at least 8")
+            raise ModelError(f"{path} is truncated: {size} bytes, a safetensors file has at least 8: copy it again")
         (length,) = struct.unpack("<Q", head)
         if length > HEADER_LIMIT:
-            raise ModelError(f"{path} is not a safetensors file (its first 8 bytes are no header length)")
+            raise ModelError(
+                f"{path} is not a safetensors file (its first 8 bytes are no header length): copy it again"
+            )
         if 8 + length > size:
-            raise ModelError(f"{path} is truncated: expected at least {8 + length} bytes, found {size}")
+            raise ModelError(f"{path} is truncated: expected at least {8 + length} bytes, found {size}: copy it again")
         file.seek(8)
         raw = file.read(length)
     try:

@@ -160,7 +160,9 @@ def _measured(reference: Sequence[np.ndarray], given: Iterator[np.ndarray], note
             p = mine[at : at + _CHUNK, :width].astype(np.float64)
             q = _log_softmax(logits[at : at + _CHUNK, :width]).astype(np.float64)
             if not (np.isfinite(q) | np.isneginf(q)).all():
-                return _nothing(*notes, f"{BROKEN}, where the source's are finite: rounding broke it")
+                return _nothing(
+                    *notes, f"{BROKEN}, where the source's are finite: rounding or a stored number broke it"
+                )
             with np.errstate(invalid="ignore"):
                 # A token that the source never says adds nothing, and 0 times infinity would be NaN.
                 kl = np.where(np.isneginf(p), 0.0, np.exp(p) * (p - q)).sum(axis=1)
