@@ -82,7 +82,6 @@ def test_the_exported_names_are_these() -> None:
         "plan_experiment",
         "quantize_model",
         "rebuild_report",
-        "replay_files",
         "run_experiment",
         "start_experiment",
         "study_drafts",

@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from specq.forecast import ask_drafts, replay_files, study_drafts, validate_drafts  # noqa: F401
+from specq.forecast import ask_drafts, study_drafts, validate_drafts  # noqa: F401
 from specq.run.catalog import DEFAULT_OUT
 
 if TYPE_CHECKING:

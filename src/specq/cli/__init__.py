@@ -80,7 +80,6 @@ def plan(file: File, set_: Set = None, smoke: Smoke = False, json: Json = False)
 
 app.command()(starting.init)
 app.command()(drafting.drafts)
-app.command()(drafting.replay)
 app.command()(quantizing.quantize)
 app.command()(quantizing.audit)
 

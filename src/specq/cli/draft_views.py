@@ -12,7 +12,6 @@ from rich.console import RenderableType
 from specq.cli.views import table, text
 from specq.forecast import settings
 from specq.forecast.cost import Curve
-from specq.forecast.files import Replayed, Span
 from specq.forecast.predict import Forecast
 from specq.forecast.study import Study
 from specq.forecast.validate import Gap
@@ -125,52 +124,6 @@ def as_json(found: Study, gaps: Sequence[Gap], folder: Path | None) -> dict[str,
         "run": None if folder is None else tidy(folder),
         "seconds": asdict(found.spent),
     }
-
-
-def replayed(found: Sequence[Replayed]) -> Iterator[RenderableType]:
-    """Specq replay: with seconds the best k of each draft and rule, else k = 1, 2, 4, ...; bounds as "a to b"."""
-    most, speeds = max(one.cell.k for one in found), found[0].speedup is not None
-    if speeds:
-        seen: dict[tuple[str, str], Replayed] = {}
-        for one in found:
-            seen.setdefault((one.cell.draft, one.cell.rule), one)
-        rows = list(seen.values())
-        yield text(f"Every k from 1 to {most} under every exact rule; the best k of each draft and rule.")
-    else:
-        shown = {k for k in range(1, most + 1) if k & (k - 1) == 0} | {most}
-        rows = [one for one in found if one.cell.k in shown]
-        yield text("Tokens per step grow with k, and so do the seconds of a step: --plain-s and --draft-s weigh them.")
-    columns = ("draft", "rule", "k", "tokens/step", "95 %", *(("speed-up", "95 %") if speeds else ()))
-    yield from table(columns, [_replayed(one) for one in rows])
-    if any(one.tokens_per_step.least != one.tokens_per_step.most for one in found):
-        yield text(
-            "At these settings the files bound the law and do not fix it; more log-probabilities a token narrow it."
-        )
-
-
-def replayed_json(found: Sequence[Replayed]) -> dict[str, Any]:
-    """Every cell of `specq replay` as plain values."""
-    return {
-        "cells": [
-            {
-                **asdict(one.cell),
-                "tokens_per_step": asdict(one.tokens_per_step),
-                "speedup": None if one.speedup is None else asdict(one.speedup),
-            }
-            for one in found
-        ]
-    }
-
-
-def _replayed(one: Replayed) -> tuple[str, ...]:
-    spans = [one.tokens_per_step, *([] if one.speedup is None else [one.speedup])]
-    shown = [cell for span in spans for cell in (_span(span), _interval(span.low, span.high))]
-    return one.cell.draft, one.cell.rule, str(one.cell.k), *shown
-
-
-def _span(span: Span) -> str:
-    least, most = ratio(span.least), ratio(span.most)
-    return least if least == most else f"{least} to {most}"
 
 
 def _plain(one: Forecast) -> dict[str, Any]:

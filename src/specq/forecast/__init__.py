@@ -14,7 +14,6 @@ from specq.run.catalog import DEFAULT_OUT
 if TYPE_CHECKING:
     from specq.experiment.schema import Experiment
     from specq.forecast.cost import Curve
-    from specq.forecast.files import Replayed, Seconds
     from specq.forecast.study import Study
     from specq.forecast.validate import Gap
     from specq.run.runner import OnProgress
@@ -83,30 +82,3 @@ def validate_drafts(
 
     cells = validate.chosen(study)
     return validate.validate(study, cells, out=Path(out), repeats=repeats, on_progress=on_progress)
-
-
-def replay_files(
-    target: Path | str,
-    drafts: Mapping[str, Path | str],
-    *,
-    temperature: float = 0.0,
-    top_k: int = 0,
-    top_p: float = 1.0,
-    most: int = 8,
-    seconds: Seconds | None = None,
-) -> tuple[Replayed, ...]:
-    """Rank drafts from files of prompt log-probabilities: every k up to `most`, every exact rule, the best first.
-
-    Tokens per step are exact at temperature 0 and 1, and between two bounds elsewhere. `seconds` (specq.forecast.files)
-    turns them into speed-ups.
-
-    Raises:
-        PromptError: a file is none, or is of other texts than the target's.
-        ConfigError: no draft, or seconds that do not fit the drafts.
-    """
-    from specq.forecast import files
-
-    named = {name: Path(file) for name, file in drafts.items()}
-    return files.rank(
-        Path(target), named, temperature=temperature, top_k=top_k, top_p=top_p, most=most, seconds=seconds
-    )

@@ -115,9 +115,7 @@ def read_header(path: Path) -> dict[str, TensorInfo]:
             raise ModelError(f"{path} is truncated: {size} bytes, a safetensors file has at least 8: copy it again")
         (length,) = struct.unpack("<Q", head)
         if length > HEADER_LIMIT:
-            raise ModelError(
-                f"{path} is not a safetensors file (its first 8 bytes are no header length): copy it again"
-            )
+            raise ModelError(f"{path} is not a safetensors file (its first 8 bytes are no header length): give one")
         if 8 + length > size:
             raise ModelError(f"{path} is truncated: expected at least {8 + length} bytes, found {size}: copy it again")
         file.seek(8)

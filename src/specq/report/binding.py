@@ -119,7 +119,8 @@ def _freed(run: RunFile, arm: ArmReport, base: ArmReport, cache_bytes: int, own:
     freed = (theirs.value or 0.0) - (mine.value or 0.0)
     if freed <= 0:
         why = ': packed weights and a dense copy; prefill = "packed" frees memory' if mine.note == BOTH else ""
-        return f"{arm.label} frees no memory: it holds {size(-freed)} more than the baseline{why}."
+        more = f"{size(-freed)} more than" if freed < 0 else "as much as"
+        return f"{arm.label} frees no memory: it holds {more} the baseline{why}."
     if cache_bytes <= 0:
         return f"{arm.label} frees {size(freed)}."
     tokens = freed / cache_bytes
