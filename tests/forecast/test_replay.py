@@ -84,7 +84,7 @@ def test_a_lookup_is_followed_along_its_own_starts() -> None:
 def test_costs_follow_what_each_step_proposes() -> None:
     # A perfect draft of 3 on 8 tokens: steps of 3 proposals emit 4, then 2 proposals end the text at token 7.
     one = Traced(p=np.full(8, 0.5), q=np.full(8, 0.5), hit=np.ones(8))
-    cost = np.add.outer(np.zeros(3), np.array([1.0, 10.0, 100.0, 1000.0]))
+    cost = np.array([1.0, 10.0, 100.0, 1000.0])
     found = replay.summed([one], cost)
     assert found.mean[0, EXACT_RULES.index("rejection"), 2] == pytest.approx(1100.0)
 

@@ -73,7 +73,7 @@ def best_of_each(found: Study) -> list[Forecast]:
     return list(seen.values())
 
 
-def outcome(found: Study, gaps: Sequence[Gap], folder: Path | None, *, live: bool) -> Iterator[RenderableType]:
+def outcome(found: Study, gaps: Sequence[Gap], folder: Path | None) -> Iterator[RenderableType]:
     """Forecast beside measurement, what to paste, and what it took."""
     best = found.ranking.best
     if best is None:
@@ -103,8 +103,6 @@ def outcome(found: Study, gaps: Sequence[Gap], folder: Path | None, *, live: boo
     )
     if folder is not None:
         yield text(f"The live run: {folder}; to see it type: specq show {folder}")
-    elif live and best is not None:
-        yield text("The live run is missing.")
 
 
 def as_json(found: Study, gaps: Sequence[Gap], folder: Path | None) -> dict[str, Any]:

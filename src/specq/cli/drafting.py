@@ -10,13 +10,12 @@ import typer
 
 from specq.cli.options import Json, Out, Revision
 from specq.core.errors import ConfigError
+from specq.forecast import MOST_K
 from specq.run.catalog import DEFAULT_OUT
 
 if TYPE_CHECKING:
     from specq.forecast.cost import Curve
     from specq.forecast.validate import Gap
-
-MOST_K = 32
 
 
 def drafts(
@@ -76,4 +75,4 @@ def drafts(
     if json:
         output.print_json(draft_views.as_json(found, gaps, folder))
         return
-    output.show(draft_views.outcome(found, gaps, folder, live=live))
+    output.show(draft_views.outcome(found, gaps, folder))

@@ -36,6 +36,18 @@ class Law:
     gap: np.ndarray
     confidence: np.ndarray
 
+    @property
+    def outside(self) -> int:
+        """How many tokens truncation leaves no probability; they are in no sum."""
+        return int((self.p <= 0).sum())
+
+    @property
+    def surprise(self) -> tuple[float, float]:
+        """The sum of -log p - entropy over the other tokens, and its variance; the mean is 0 for text of this law."""
+        inside = self.p > 0
+        total = (-np.log(self.p[inside]) - self.entropy[inside]).sum()
+        return float(total), float(self.variance[inside].sum())
+
 
 def survival(rule: Rule, p: np.ndarray, q: np.ndarray, hit: np.ndarray, start: int, k: int) -> np.ndarray:
     """P(N >= j | text) for j = 0..k of a step whose first proposal stands at position `start`.

@@ -24,16 +24,16 @@ def sampled(
     arm: str, prompt: Prompt, repeat: int, generation: Generation, law: Law, expected: tuple[float, float] | None
 ) -> Sampled:
     """A sampled text under the target's law; `expected` is the mean and the variance of its steps, if there are any."""
-    inside = law.p > 0
+    surprise, surprise_variance = law.surprise
     mean, variance = (None, None) if expected is None else expected
     return Sampled(
         arm=arm,
         prompt=prompt.id,
         repeat=repeat,
         positions=len(generation.ids),
-        outside=int((~inside).sum()),
-        surprise=float((-np.log(law.p[inside]) - law.entropy[inside]).sum()),
-        surprise_variance=float(law.variance[inside].sum()),
+        outside=law.outside,
+        surprise=surprise,
+        surprise_variance=surprise_variance,
         steps=len(generation.steps),
         steps_mean=mean,
         steps_variance=variance,

@@ -11,6 +11,9 @@ from typing import TYPE_CHECKING, Any
 
 from specq.run.catalog import DEFAULT_OUT
 
+MOST_K = 32
+"""The most tokens that a draft may propose in a step."""
+
 if TYPE_CHECKING:
     from specq.experiment.schema import Experiment
     from specq.forecast.cost import Curve

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from specq.core.types import EXACT_RULES, Rule
-from specq.forecast import replay
+from specq.forecast import MOST_K, replay
 from specq.forecast.cost import Curve
 from specq.forecast.replay import Copied, Traced
 from specq.stats.intervals import more_prompts, t_interval
@@ -78,7 +78,7 @@ def rank(
     texts: Mapping[str, Sequence[Traced | Copied]],
     curves: Mapping[str, Curve],
     *,
-    ks: Sequence[int] = tuple(range(1, replay.MOST_K + 1)),
+    ks: Sequence[int] = tuple(range(1, MOST_K + 1)),
     rules: Sequence[Rule] = EXACT_RULES,
     resamples: int = RESAMPLES,
     seed: int = 0,
@@ -103,12 +103,13 @@ def rank(
     if not (tokens > 0).any():
         raise ValueError("forecast: no text has a token after its first: let the target write more of them")
     rng = np.random.default_rng(seed)
-    weights = np.vstack([np.ones(len(tokens)), rng.multinomial(len(tokens), _even(len(tokens)), size=resamples)])
+    weights = np.vstack(
+        [np.ones(len(tokens)), rng.multinomial(len(tokens), np.full(len(tokens), 1 / len(tokens)), size=resamples)]
+    )
     cells, times, rows = [], [], []
     for name, some in texts.items():
         curve, most = curves[name], max(ks)
-        step = curve.step_s(most)
-        seconds = replay.summed(some, np.tile(step, (most, 1))).mean
+        seconds = replay.summed(some, curve.step_s(most)).mean
         counts = replay.steps(some, most)
         # The curve's own error: medians of n steps, of a spread that is 0.67 of a standard deviation.
         error = np.exp(rng.normal(0.0, _error(curve), size=resamples + 1))
@@ -147,27 +148,21 @@ def rank(
             )
         )
     wanted = asked or {}
-    order = sorted(
-        range(len(made)),
-        key=lambda place: (
-            -round(made[place].speedup, 9),
-            made[place].cell.rule != wanted.get(made[place].cell.draft),
-            made[place].cell.k,
-        ),
-    )
+    made.sort(key=lambda one: (-round(one.speedup, 9), one.cell.rule != wanted.get(one.cell.draft), one.cell.k))
+    plain_steps = {cell: per_prompt for cell, (per_prompt, _, _) in zip(cells, rows, strict=True)}
     return Ranking(
-        forecasts=tuple(made[place] for place in order),
+        forecasts=tuple(made),
         prompts=len(tokens),
         plain_tokens_per_s=1 / plain,
-        near=_near([rows[place][0] for place in _one_a_draft(order, cells)], tokens),
+        near=_near([plain_steps[one.cell] for one in one_a_draft(made)], tokens),
     )
 
 
-def _one_a_draft(order: Sequence[int], cells: Sequence[Cell]) -> list[int]:
-    """The best place of each draft, the fastest first: neighbours in k are no question."""
-    found: dict[str, int] = {}
-    for place in order:
-        found.setdefault(cells[place].draft, place)
+def one_a_draft(ranked: Sequence[Forecast]) -> list[Forecast]:
+    """The best of each draft, the fastest first: neighbours in k are no question."""
+    found: dict[str, Forecast] = {}
+    for one in ranked:
+        found.setdefault(one.cell.draft, one)
     return list(found.values())
 
 
@@ -186,10 +181,6 @@ def _near(best: Sequence[np.ndarray], tokens: np.ndarray) -> int | None:
 
 def _size(text: Traced | Copied) -> int:
     return max(0, len(text.p if isinstance(text, Traced) else text.proposed) - 1)
-
-
-def _even(count: int) -> np.ndarray:
-    return np.full(count, 1.0 / count)
 
 
 def _error(curve: Curve) -> float:

@@ -15,8 +15,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from specq.core.types import EXACT_RULES, Rule
-
-MOST_K = 32
+from specq.forecast import MOST_K
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -103,7 +102,7 @@ def survival(traced: Traced, k: int = MOST_K) -> np.ndarray:
 
 def steps(texts: Sequence[Traced | Copied], k: int = MOST_K) -> Expected:
     """Mean and variance of the steps that emit each text, for every exact rule and every k up to `k`."""
-    return summed(texts, np.ones((k, k + 1)))
+    return summed(texts, np.ones(k + 1))
 
 
 def summed(texts: Sequence[Traced | Copied], cost: np.ndarray) -> Expected:
@@ -111,9 +110,9 @@ def summed(texts: Sequence[Traced | Copied], cost: np.ndarray) -> Expected:
 
     Args:
         texts: of any lengths.
-        cost: [K, K + 1]: row k - 1 is for a draft of k tokens, column m what a step with m proposals costs.
+        cost: [K + 1]: what a step with 0 .. K proposals costs.
     """
-    most = len(cost)
+    most = len(cost) - 1
     tails = [_tail(text, most) for text in texts]
     longest = max((tail.shape[1] for tail in tails), default=0)
     # Aligned at their ends, by the tokens left: u = T - t.
@@ -129,7 +128,7 @@ def summed(texts: Sequence[Traced | Copied], cost: np.ndarray) -> Expected:
     mean, less_mean, square, less_square = np.zeros((4, len(texts), len(EXACT_RULES), most, most + longest + 1))
     for left in range(1, longest):
         at = most + left
-        paid = cost[ks - 1, np.minimum(np.minimum(ks, left - 1), offers[:, left, None])][:, None, :]
+        paid = cost[np.minimum(np.minimum(ks, left - 1), offers[:, left, None])][:, None, :]
         # sum of P(N = n) C(u - 1 - n), by parts: C(u - 1) + sum of P(N >= n) (C(u - 1 - n) - C(u - n)), n = 1 .. k.
         alive, window = tail[:, :, left, 1:], slice(at - 1, at - 1 - most, -1)
         first = mean[..., at - 1] + _dot(less_mean[..., window] * within, alive)

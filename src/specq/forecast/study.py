@@ -15,16 +15,14 @@ from specq.decoding.law import Law
 from specq.engines.base import Copies, LoadedTarget
 from specq.experiment.plan import Plan
 from specq.experiment.schema import Experiment
-from specq.forecast import cost, predict, replay
+from specq.forecast import MOST_K, cost, predict
 from specq.forecast.cost import Curve
 from specq.forecast.predict import Ranking
 from specq.forecast.replay import Copied, Traced
+from specq.report.audit import Z_LIMIT
 from specq.run import engines, inputs
 
 Say = Callable[[str], None]
-# A text whose surprise is further than so many standard deviations from its entropy was not drawn from the target.
-_Z = 4.0
-_COST_PROMPTS = 3
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -38,15 +36,13 @@ class Spent:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Study:
-    """What a study found. `texts` holds what each draft says along the target's texts, in the order of `prompts`."""
+    """What a study found. `texts` holds what each draft says along the target's texts, in the order of the plan."""
 
     experiment: Experiment
     plan: Plan
     drafts: dict[str, DraftSpec]
     rules: tuple[Rule, ...]
     curves: dict[str, Curve]
-    prompts: tuple[Prompt, ...]
-    generations: tuple[Generation, ...]
     texts: dict[str, tuple[Traced | Copied, ...]]
     ranking: Ranking
     spent: Spent
@@ -107,8 +103,6 @@ def study(
         drafts=drafts,
         rules=rules,
         curves=curves,
-        prompts=plan.prompts,
-        generations=tuple(generations),
         texts=texts,
         ranking=ranking,
         spent=Spent(curves_s=curves_s, texts_s=texts_s, reading_s=reading_s),
@@ -123,7 +117,7 @@ def read(
     generations: Sequence[Generation],
     sampling: Sampling,
     *,
-    most: int = replay.MOST_K,
+    most: int = MOST_K,
 ) -> dict[str, tuple[Traced | Copied, ...]]:
     """What each draft says along texts of the target.
 
@@ -172,14 +166,12 @@ def check_written(prompt: Prompt, law: Law, sampling: Sampling) -> None:
                 "text is another model's, or was written at other settings; let the target write it anew"
             )
         return
-    inside = law.p > 0
-    surprise = float((-np.log(law.p[inside]) - law.entropy[inside]).sum())
-    z = surprise / max(1e-9, float(np.sqrt(law.variance[inside].sum())))
-    outside = int((~inside).sum())
-    if abs(z) > _Z or outside > max(2, count // 20):
+    surprise, variance = law.surprise
+    z, outside = surprise / max(1e-9, float(np.sqrt(variance))), law.outside
+    if abs(z) > Z_LIMIT or outside > max(2, count // 20):
         raise UserError(
             f"prompt {prompt.id}: the target does not write such a text at these settings (z = {z:+.1f}, allowed is "
-            f"{_Z:.0f}; {outside} of {count} tokens have no probability): let it write the text anew"
+            f"{Z_LIMIT:.0f}; {outside} of {count} tokens have no probability): let it write the text anew"
         )
 
 
@@ -187,4 +179,4 @@ def _by_length(prompts: Sequence[Prompt]) -> list[Prompt]:
     """A few prompts, from the middle of the lengths outwards."""
     ordered = sorted(prompts, key=lambda prompt: len(prompt.ids))
     places = dict.fromkeys(round(share * (len(ordered) - 1)) for share in (0.5, 0.9, 0.1))
-    return [ordered[place] for place in places][:_COST_PROMPTS]
+    return [ordered[place] for place in places]

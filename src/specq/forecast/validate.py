@@ -7,14 +7,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-import numpy as np
-
 from specq import report
 from specq.core.types import EXACT_RULES
 from specq.experiment.config import from_resolved
 from specq.experiment.schema import Experiment
 from specq.forecast import replay
-from specq.forecast.predict import Cell, Forecast
+from specq.forecast.predict import Cell, Forecast, one_a_draft
 from specq.forecast.study import Study
 from specq.run import runner
 from specq.run.runner import OnProgress
@@ -46,11 +44,7 @@ class Gap:
 
 def chosen(study: Study) -> list[Cell]:
     """The best cell of each of the best two drafts, the best first."""
-    found: dict[str, Cell] = {}
-    for one in study.ranking.forecasts:
-        if len(found) < MOST:
-            found.setdefault(one.cell.draft, one.cell)
-    return list(found.values())
+    return [one.cell for one in one_a_draft(study.ranking.forecasts)[:MOST]]
 
 
 def experiment(study: Study, cells: Sequence[Cell], *, repeats: int) -> Experiment:
@@ -120,7 +114,7 @@ def step_shares(study: Study, cell: Cell) -> dict[str, float]:
     at = (slice(None), EXACT_RULES.index(cell.rule), cell.k - 1)
     count = float(replay.steps(texts, cell.k).mean[at].sum())
     parts = curve.parts(cell.k)
-    summed = {name: replay.summed(texts, np.tile(parts[name], (cell.k, 1))).mean[at].sum() for name in PARTS}
+    summed = {name: replay.summed(texts, parts[name]).mean[at].sum() for name in PARTS}
     return {name: float(total) / count / curve.plain.step_s for name, total in summed.items()}
 
 
