@@ -26,6 +26,7 @@ from specq.core.records import Canary, Memory
 from specq.experiment import config, schema
 from specq.experiment.levers import Lever
 from specq.models import cache
+from specq.report import forecast_file
 from specq.run import runner
 
 sys.path.insert(0, str(Path(__file__).parent / "report"))
@@ -130,8 +131,8 @@ def test_every_command_and_option_is_in_the_doc_and_no_other() -> None:
         options = {param.opts[0] for param in command.params if param.param_type_name == "option"} - {"--help"}
         assert {row[0].strip("`").split()[0] for row in rows(text)} == options, title
         arguments = [param for param in command.params if param.param_type_name == "argument"]
-        assert len(arguments) == len(re.findall(r"[A-Z]{3,}", title)), title
-        assert all(param.required is not title.endswith("]") for param in arguments), title
+        shown = re.findall(r"\[?[A-Z]{3,}(?:\.\.\.)?\]?", title)
+        assert [param.required for param in arguments] == [not word.endswith("]") for word in shown], title
 
 
 def test_every_exported_function_is_in_the_doc_with_its_signature() -> None:
@@ -271,3 +272,8 @@ def test_the_readme_has_two_setup_commands_and_one_quickstart() -> None:
     assert text.count(begin) == text.count(end) == 1
     assert len(blocks(text.split(begin)[1].split(end)[0], "text")) == 1
     assert len(text.splitlines()) < 150
+
+
+def test_every_key_of_forecast_json_is_in_the_doc_and_no_other() -> None:
+    told = [row[0].strip("`") for row in rows(chapters(page("docs/results.md"))["forecast.json"])]
+    assert told == [one.name for one in dataclasses.fields(forecast_file.Forecasts)]

@@ -23,7 +23,7 @@ ORDER = (
     ("experiment",),
     ("run",),
     ("report",),
-    ("lab", "forecast"),
+    ("lab", "forecast", "imports", "distill"),
     ("api", "cli", "__main__", "__init__"),
 )
 RANK = {name: rank for rank, names in enumerate(ORDER) for name in names}
@@ -31,7 +31,7 @@ ENTRY = ORDER[-1]
 # Modules of these names import without a model library: a laptop reads results and plans runs.
 LIGHT = (
     *("core", "stats", "experiment", "report", "engines/base.py", "models/facts.py", "models/refs.py"),
-    *("quantize/recipes.py", "quantize/audited.py", "api.py"),
+    *("quantize/recipes.py", "quantize/audited.py", "imports", "distill/__init__.py", "api.py"),
 )
 HEAVY = ("torch", "transformers", "accelerate", "llmcompressor", "lm_eval", "mlx")
 

@@ -6,7 +6,9 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from specq.forecast import ask_drafts, study_drafts, validate_drafts  # noqa: F401
+from specq.distill import distill_model  # noqa: F401
+from specq.forecast import ask_drafts, measure_grid, replay_files, study_drafts, study_grid, validate_drafts  # noqa: F401
+from specq.imports import import_metrics  # noqa: F401
 from specq.run.catalog import DEFAULT_OUT
 
 if TYPE_CHECKING:
@@ -190,30 +192,9 @@ def check_gate(report: Report, arm: str | None = None) -> None:
         GateFailed: in one line, what is not met.
         ConfigError: the run has no such arm beside the baseline.
     """
-    from specq.core.errors import ConfigError, GateFailed, nearest
+    from specq.report import gate
 
-    if arm is not None:
-        judged = {name: one.verdict for one in report.arms if one.verdict is not None for name in (one.label, one.id)}
-        if (verdict := judged.get(arm)) is None:
-            known = nearest(arm, judged) or f"; its arms are {', '.join(judged) or 'none'}"
-            raise ConfigError(f'gate: the run has no arm "{arm}"{known}')
-        if not report.complete or verdict.kind != "keep":
-            unfinished = "" if report.complete else "the run is incomplete; "
-            raise GateFailed(f"the gate failed: {unfinished}{verdict.kind}: {verdict.sentence}")
-        return
-    failed = [] if report.complete else ["the run is incomplete"]
-    for one in report.arms:
-        if one.verdict is None:
-            # A baseline: the first is not audited at temperature 0, but an audit that failed or broke counts.
-            failed += [f"{one.id}: {one.audit.sentence()}"] if one.audit.reasons else []
-            continue
-        if one.verdict.kind == "invalid":
-            failed.append(f"{one.id} is invalid ({'; '.join(one.verdict.reasons)})")
-        elif one.audit.status == "missing":
-            failed.append(f"{one.id}: {one.audit.sentence()}")
-        failed += [f"{one.id}: {why}" for why in one.verdict.floor]
-    if failed:
-        raise GateFailed(f"the gate failed: {'; '.join(failed)}")
+    gate.check(report, arm)
 
 
 def open_run(run: Path | str, *, out: Path | str = DEFAULT_OUT) -> Run:

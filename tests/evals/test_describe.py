@@ -46,6 +46,11 @@ def test_a_count_is_that_of_something_else(tmp_path: Path) -> None:
         # One of the five is critical, and a log-likelihood has no full score to fall from.
         **{"loglikelihood": 4, "number_match": 4, "choice": 1},
     }
+    critical = "it is critical, and a log-probability has no full score to fall from: take critical off, or use choice"
+    number = "the reference is a number, allowed is a text or a list of texts; number_match takes numbers"
+    assert found.misfits["loglikelihood"] == {critical: ("a",), number: ("e",)}
+    assert {name: len(items) for name, items in found.misfits["choice"].items()} == {"there are no choices": 5}
+    assert found.proposed is None
     assert json.loads(json.dumps(found.to_json()))["characters"]["maximum"] == 9
 
 
@@ -84,6 +89,11 @@ def test_a_metric_that_does_not_fit_is_described(tmp_path: Path) -> None:
 def test_a_margin_that_is_no_share_passes(tmp_path: Path, margin: float) -> None:
     with pytest.raises(ConfigError, match="allowed is a share above 0 and below 1"):
         checked(tmp_path, LINES, margin=margin)
+
+
+def test_a_set_of_one_item_has_nouns_of_many(tmp_path: Path) -> None:
+    (note,) = checked(tmp_path, many(1), "exact_match", margin=0.3).notes
+    assert note.startswith("1 item cannot decide a margin of 30 points: even with not one flip it proves at most ")
 
 
 def test_a_margin_of_half_of_all_answers_needs_no_word(tmp_path: Path) -> None:

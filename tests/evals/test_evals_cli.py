@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import subprocess
 import sys
 from collections.abc import Callable
@@ -14,6 +15,7 @@ from eval_items import write
 
 import specq
 from specq import cli
+from specq.cli import eval_views
 
 FOLDER = Path(specq.__file__).parent / "evals"
 # Those that speak with lm-eval need it.
@@ -47,6 +49,27 @@ def test_the_last_line_is_no_json(small: str, capsys: pytest.CaptureFixture[str]
     assert cli.main(["evals", "check", small, "--metric", "rouge_l", "--json"]) == 0
     found = json.loads(capsys.readouterr().out.splitlines()[-1])
     assert (found["items"], found["metric"], found["binary"], found["provable"]) == (4, "rouge_l", False, [])
+
+
+def test_a_metric_that_fits_in_part_gives_no_reason(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    lines = [{"id": f"q{n}", "prompt": f"Q {n}?", "reference": "a", "critical": n < 7} for n in range(8)]
+    assert cli.main(["evals", "check", str(write(tmp_path, *lines))]) == 0
+    out = " ".join(capsys.readouterr().out.split())
+    reason = "it is critical, and a log-probability has no full score to fall from: take critical off, or use choice"
+    assert f"loglikelihood fits in part 1 of 8 items; not q0, q1, q2, q3, q4 and 2 more: {reason}" in out
+
+
+def test_more_reasons_than_fit_are_left_out_without_a_word() -> None:
+    misfits = {f"why {n}": (f"a{n}", f"b{n}") for n in range(5)}
+    assert eval_views._reasons(misfits) == "a0, b0: why 0; a1, b1: why 1; a2, b2: why 2; nor 4 more items"
+
+
+def test_one_item_has_a_noun_of_many(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    line = {"id": "a", "prompt": "Q?", "reference": "x"}
+    assert cli.main(["evals", "check", str(write(tmp_path, line)), "--margin", "0.3"]) == 0
+    out = capsys.readouterr().out
+    assert "costs nothing, 1 item can prove, in" in out
+    assert not re.search(r"\b1 (items|tags|groups|clusters)\b", out)
 
 
 @pytest.mark.parametrize(

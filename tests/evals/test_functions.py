@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import hashlib
+import os
 from pathlib import Path
 
+import psutil
 import pytest
 from eval_items import item
 
-from specq.core.errors import ConfigError
+from specq.core.errors import ConfigError, RunFailed
 from specq.evals import metrics
-from specq.evals.metric import Metric, Score
+from specq.evals.metric import Metric, Score, failed
 
 CODE = """
 import math
@@ -36,6 +38,23 @@ def three(output, item, more):
     return True
 
 number = 3
+
+def ends(output, item):
+    import os
+    print("no answer")
+    if output == "exit":
+        os._exit(3)
+    if output == "segfault":
+        os.kill(os.getpid(), 11)
+    if output == "killed":
+        os.kill(os.getpid(), 9)
+    if output == "reads":
+        return float(input() or 0)
+    if output == "large":
+        return 10 ** 400
+    if output == "pid":
+        return os.getpid()
+    return os.getsid(0) == os.getpid()
 """
 
 
@@ -117,3 +136,39 @@ def test_a_function_that_cannot_be_called_is_found_while_running(made: Path) -> 
     assert "raises ModuleNotFoundError: No module named 'nothing_such'" in refused(made, "broken.py:f")
     (made / "leaves.py").write_text("raise SystemExit('bye')\n")
     assert "raises SystemExit: bye" in refused(made, "leaves.py:f")
+    (made / "ends.py").write_text("import os\nos._exit(4)\n")
+    assert refused(made, "ends.py:f") == f'metric "ends.py:f": running {made}/ends.py ended its process (exit code 4)'
+
+
+@pytest.mark.parametrize(
+    ("answer", "why"),
+    [
+        ("exit", "(exit code 3)"),
+        ("segfault", "(signal SIGSEGV)"),
+        ("killed", "(signal SIGKILL, killed, most often because memory ran out)"),
+    ],
+)
+def test_a_function_that_ends_its_process_ends_the_run(made: Path, answer: str, why: str) -> None:
+    metric = load(made, "ends")
+    assert metric.score(item("x"), answer) == failed(f'metric "mine.py:ends" ended its process {why}')
+    # Started anew for the next item. What it prints is no answer, and Ctrl-C in a terminal does not reach it.
+    assert metric.score(item("x"), "session").value == 1
+
+
+def test_a_function_reads_the_next_item_or_outlives_its_metric(made: Path) -> None:
+    metric = load(made, "ends")
+    assert metric.score(item("x"), "reads").why.startswith("EOFError")
+    assert metric.score(item("x"), "large").why.startswith("OverflowError")
+    pid = int(metric.score(item("x"), "pid").value or 0)
+    assert pid != os.getpid()
+    assert psutil.pid_exists(pid)
+    del metric
+    assert not psutil.pid_exists(pid)
+
+
+def test_a_file_that_changed_judges_the_items_that_are_left(made: Path) -> None:
+    metric = load(made, "ends")
+    assert metric.score(item("x"), "exit").failed
+    (made / "mine.py").write_text(CODE + "# changed\n")
+    with pytest.raises(RunFailed, match=r"mine\.py was changed while answers were judged; put the file back"):
+        metric.score(item("x"), "session")

@@ -97,7 +97,10 @@ def test_a_long_prompt_is_cut_without_a_word(target):
 def test_a_failing_metric_ends_the_run_or_counts_as_wrong(target, tmp_path):
     (tmp_path / "own.py").write_text("def odd(output, item):\n    return 1 / (item['id'] != 'i2')\n")
     made = metrics.make("own.py:odd", folder=tmp_path)
-    found = evaluate(some(), made, target, target.decoder(None), target.tokenizer, Settings(max_new_tokens=2))
+    told: list[str] = []
+    settings = Settings(max_new_tokens=2)
+    found = evaluate(some(), made, target, target.decoder(None), target.tokenizer, settings, on_judge=told.append)
+    assert told == [f"i{n}" for n in range(6)], "an item whose metric ends the process could not be named"
     assert [one.score.failed for one in found] == [False, False, True, False, False, False]
     assert "ZeroDivisionError" in found[2].score.why
 

@@ -61,6 +61,9 @@ def test_a_part_of_a_task_is_asked_otherwise_than_the_whole(target, tmp_path, mo
     assert parts[0] == [whole[1], whole[3]]
     assert [*parts[2], *parts[1]] == [whole[1], whole[3]]
     assert run(task, target, places=()) == []
+    told: list[str] = []
+    run(task, target, places={3}, on_judge=told.append)
+    assert told == [whole[3].item], "an item whose metric ends the process could not be named"
 
 
 def test_two_tokenizers_get_the_prompts_of_one(target, tmp_path):
@@ -100,7 +103,7 @@ def test_documents_are_shuffled_anew_or_the_callers_random_state_is_moved(target
 
 def test_a_long_prompt_is_cut_from_the_left_without_a_word(target, tmp_path):
     task = load_task(str(task_sets.write(tmp_path, task_sets.GENERATE)))
-    with pytest.raises(PromptError, match=r'1 of 5 items need .*context of 30: "own 0" \(33\); nothing is truncated'):
+    with pytest.raises(PromptError, match=r'1 of 5 items needs .*context of 30: "own 0" \(33\); nothing is truncated'):
         run(task, target, context=30)
     assert len(run(task, target, context=33)) == len(task_sets.ROWS)
 

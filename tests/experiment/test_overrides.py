@@ -8,6 +8,8 @@ import pytest
 
 from specq.core.errors import ConfigError
 from specq.experiment import config
+from specq.experiment.overrides import LISTS
+from specq.experiment.schema import Experiment
 
 SMALL = """
 [target]
@@ -85,3 +87,70 @@ def test_override_adds_a_lever_when_it_says_what_it_is(file: Path) -> None:
 def test_value_with_a_newline_cannot_set_a_second_key(file: Path) -> None:
     experiment = config.load(file, ["question=1\nname = 'other'"])
     assert experiment.name == "small"
+
+
+EVALS = """
+[[evals]]
+name = "first"
+items = "a.jsonl"
+metric = "contains"
+[[evals]]
+name = "second"
+items = "b.jsonl"
+metric = "contains"
+"""
+WHOLE = """set it whole: --set 'evals=[{name="mine", items="my-items.jsonl", metric="contains"}]'"""
+
+
+def test_a_place_in_a_list_cannot_be_set(file: Path) -> None:
+    file.write_text(SMALL + EVALS)
+    told = ["evals.1.limit=5", 'evals.0.stop=["a", "b"]', "evals.0.stop.1=END"]
+    first, second = config.load(file, told).evals
+    assert (first.limit, first.stop, second.limit) == (None, ("a", "END"), 5)
+    whole = config.load(file, ['evals.0={name="new", items="c.jsonl", metric="contains"}']).evals
+    assert [one.name for one in whole] == ["new", "second"]
+    # An error there names the override that made it.
+    assert refused(file, "evals.1.limit=0").endswith("--set evals.1.limit: [evals.1] limit = 0: allowed is 1 or more")
+
+
+@pytest.mark.parametrize("place", ["2", "-1", "first", "00", "", "9" * 5000])
+def test_no_place_of_a_list_is_a_bug_of_ours(file: Path, place: str) -> None:
+    file.write_text(SMALL + EVALS)
+    said = refused(file, f"evals.{place}.limit=5")
+    if place:
+        assert 'evals is a list, allowed is evals.0 ("first"), evals.1 ("second")' in said
+        assert WHOLE in said
+    else:
+        assert "allowed is key=value" in said
+
+
+def test_a_list_that_is_not_there_is_made_a_table(file: Path) -> None:
+    assert refused(file, "evals.0.limit=5").endswith(f"evals.0.limit: the experiment has no evals; {WHOLE}")
+    assert "workload.stop; set it whole: --set 'workload.stop=" in refused(file, "workload.stop.0=x")
+
+
+@pytest.mark.parametrize("given", ["mine.jsonl", "3", '{name="mine"}', "[{name=mine, items=a.jsonl}]"])
+def test_how_a_list_is_typed_is_not_told(file: Path, given: str) -> None:
+    said = refused(file, f"evals={given}")
+    assert said.endswith("""--set 'evals=[{name="mine", items="my-items.jsonl", metric="contains"}]'""")
+    file.write_text(f'evals = "mine.jsonl"\n{SMALL}')
+    assert "--set" not in (said := refused(file))
+    assert 'evals = "mine.jsonl": allowed is a list such as [{name="mine"' in said
+
+
+@pytest.mark.parametrize("key", [".".join(path) for path in LISTS])
+def test_what_is_told_to_type_is_refused(file: Path, key: str) -> None:
+    natural = ["workload.lengths=natural"]
+    assert config.load(file, [f"{key}={LISTS[tuple(key.split('.'))]}", *natural])
+
+
+def test_a_list_of_the_experiment_has_no_example() -> None:
+    schema = Experiment.model_json_schema()
+    tables = {(): schema, **{(key,): schema["$defs"].get(key.capitalize(), {}) for key in schema["properties"]}}
+    lists = {
+        (*path, key)
+        for path, table in tables.items()
+        for key, value in table.get("properties", {}).items()
+        if value.get("type") == "array"
+    }
+    assert lists == set(LISTS)

@@ -279,8 +279,8 @@ def test_limit_beyond_the_file_and_dropped_turns_are_said(make_model: MakeModel,
     path = tmp_path / "bench.jsonl"
     path.write_text('{"question_id": 1, "category": "c", "turns": ["one", "two", "three"]}\n')
     notes = make(experiment(make_model(), path, {}, workload={"limit": 5})).notes
-    assert f"limit = 5, but {path} holds 1 prompts: all of them run" in notes
-    assert "2 later turns of 1 prompts are not asked: only first turns are" in notes
+    assert f"limit = 5, but {path} holds 1 prompt: all of them run" in notes
+    assert "2 later turns of 1 prompt are not asked: only first turns are" in notes
 
 
 def test_broken_inputs_stop_the_plan_itself(make_model: MakeModel, prompts: Path, tmp_path: Path) -> None:

@@ -249,7 +249,7 @@ def test_evals_that_memory_does_not_hold_are_let_through(make_model: MakeModel) 
     again = plan.make(made.experiment, available_bytes=made.needed_bytes)
     assert not again.refusals
     shown = "\n".join(str(getattr(part, "text", "")) for part in views.plan(made.to_json()))
-    assert "5 items, 12 prompt tokens and up to 50 new ones each, metric contains, 3 at a time" in shown
+    assert "5 items, 12 prompt tokens in all, answers of up to 50 new tokens, metric contains, 3 at a time" in shown
     assert "answering evals: " in shown
     assert "proving drafts in float32: " in shown
     less = plan.make(made.experiment, available_bytes=made.together_bytes)

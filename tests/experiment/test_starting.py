@@ -8,7 +8,9 @@ from pathlib import Path
 
 import pytest
 
+from specq.cli import eval_views
 from specq.core.errors import ConfigError, PromptError
+from specq.evals import checking, describe
 from specq.experiment import config, plan, starting
 
 
@@ -84,3 +86,38 @@ def test_a_margin_that_the_items_cannot_decide_is_proposed(
     assert config.load(made[0]).floor.quality == ({} if margin is None else {"mine": margin})
     if margin is None:
         assert "3 items cannot decide even 20 points; 13 or more can" in made[0].read_text()
+
+
+def test_an_example_margin_hides_how_many_items_it_takes(files: Path, folder_of: Callable[..., Path]) -> None:
+    made = starting.starter("draft", str(folder_of("llama")), prompts=Path("p.jsonl"), out=Path("first.toml"))
+    (line,) = [line for line in made[Path("first.toml")].splitlines() if line.startswith("# quality")]
+    (takes,) = [int(word) for word in line.split() if word.isdecimal() and int(word) > 5]
+    assert line == f"# quality = {{ mine = 0.05 }}  # 5 points take {takes} items or more"
+    assert (describe.undecidable(takes, 0.05), bool(describe.undecidable(takes - 1, 0.05))) == (None, True)
+
+
+@pytest.mark.parametrize(
+    ("more", "shown"),
+    [
+        ({"reference": "a", "choices": ["a", "b"]}, "choice"),
+        ({"reference": {"a": "b"}}, "fields with all = true; 0 or 1: every field right"),
+        # Any object has fields; these say what else they are.
+        ({"reference": {"name": "f", "arguments": {}}}, "tool_call"),
+        ({"reference": 5}, "number_match"),
+        ({"reference": "a"}, "contains"),
+        ({"reference": "a", "critical": True}, "contains"),
+        ({"schema": {"type": "object"}}, "json_schema"),
+    ],
+)
+def test_the_check_and_the_first_experiment_propose_other_metrics(
+    more: dict[str, object], shown: str, files: Path, folder_of: Callable[..., Path]
+) -> None:
+    lines = [{"id": f"p{n}", "prompt": f"a quick test {n}", **more} for n in range(13)]
+    (files / "mine.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
+    made = starting.write("draft", str(folder_of("llama")), None, Path("mine.jsonl"), out=Path("first.toml"))
+    (one,) = config.load(made[0]).evals
+    found = checking.check(Path("mine.jsonl"))
+    assert found.proposed is not None
+    assert (one.metric, one.options) == (found.proposed.name, found.proposed.options)
+    facts = dict(eval_views._facts(found))
+    assert facts["metric to start with"] == shown

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import dataclasses
+
 import numpy as np
 import pytest
 
@@ -135,3 +137,51 @@ def test_every_rule_has_its_own_forecast_and_block_is_never_behind_rejection() -
     assert set(speeds) == set(EXACT_RULES)
     assert len({round(speed, 6) for speed in speeds.values()}) == 4
     assert speeds["block"] >= speeds["rejection"]
+
+
+def deep(near: Curve, far: Curve) -> Curve:
+    """Measured after 0 and after 100 tokens."""
+    depths = (dataclasses.replace(near, context=0), dataclasses.replace(far, context=100))
+    return dataclasses.replace(near, depths=depths)
+
+
+def test_a_draft_that_loses_at_long_contexts_is_priced_where_its_prompts_are() -> None:
+    texts, curves = {"d": [text(np.ones(9))] * 6}, {"d": deep(curve(1.0), curve(9.0, plain_s=3.0))}
+    speeds = [
+        predict.rank(texts, curves, ks=(3,), rules=("match",), prompt_tokens=[tokens] * 6).forecasts[0].speedup
+        for tokens in (0, 46, 1000)
+    ]
+    # Steps start at tokens 1 and 5; at 0 nothing is before them, at 1000 all is as after 100.
+    grown = [(1.0 + 8.0 * t / 100, 1.0 + 2.0 * t / 100) for t in range(1000)]
+    short = sum(grown[t][1] for t in range(1, 9)) / (grown[1][0] + grown[5][0])
+    middle = sum(grown[46 + t][1] for t in range(1, 9)) / (grown[47][0] + grown[51][0])
+    assert speeds == [pytest.approx(short), pytest.approx(middle), pytest.approx(4 * 3.0 / 9.0)]
+    assert speeds[0] > speeds[1] > speeds[2]
+
+
+def test_plain_tokens_a_second_are_those_of_plain_decoding_at_the_prompts_contexts() -> None:
+    texts, curves = {"d": [text(np.ones(9))] * 3}, {"d": deep(curve(1.0), curve(2.0, plain_s=4.0))}
+    found = predict.rank(texts, curves, ks=(3,), rules=("match",), prompt_tokens=[200] * 3)
+    assert found.plain_tokens_per_s == pytest.approx(1 / 4.0)
+    assert found.forecasts[0].tokens_per_s == pytest.approx(8 / (2 * 2.0))
+    assert predict.rank(texts, curves, ks=(3,), rules=("match",)).plain_tokens_per_s == pytest.approx(1.0)
+
+
+def test_a_draft_that_never_proposes_slows_no_prompt_down_whatever_its_sums_are_rounded_to() -> None:
+    silent = [Copied(matched=np.zeros(total, dtype=int), proposed=np.zeros(total, dtype=int)) for total in range(5, 64)]
+    own = Curve(plain=point(0, 0.1), points=(point(0, 0.1), point(8, 0.3)), context=9, measured_s=1.0)
+    one = predict.rank({"d": silent}, {"d": own}, ks=(8,), rules=("match",)).forecasts[0]
+    assert (one.slower_prompts, one.speedup) == (0.0, pytest.approx(1.0))
+
+
+def test_answers_of_one_token_leave_no_hole_in_the_intervals_of_the_others() -> None:
+    texts = [text(np.ones(9)), text(np.ones(7)), *[text(np.ones(1))] * 9]
+    one = predict.rank({"d": texts}, {"d": curve(1.5)}, ks=(3,), rules=("match",)).forecasts[0]
+    assert one.low is not None
+    assert 0 < one.low < one.speedup
+    assert (one.p_faster, one.slower_prompts) == (1.0, 0.0)
+    alone = predict.rank({"d": [text(np.ones(9)), *texts[2:]]}, {"d": curve(1.5)}, ks=(3,), rules=("match",)).forecasts[
+        0
+    ]
+    assert (alone.low, alone.high) == (None, None)
+    assert np.isnan(alone.p_faster)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from specq.core.types import EXACT_RULES
+from specq.core.types import EXACT_RULES, Rule
 from specq.decoding import law
 from specq.forecast import replay
 from specq.forecast.replay import Copied, Traced
@@ -96,3 +96,45 @@ def test_a_text_that_the_target_did_not_write_is_refused() -> None:
         Traced(p=np.ones(2), q=np.ones(3), hit=np.ones(2))
     with pytest.raises(ValueError, match="q must lie"):
         Traced(p=np.ones(2), q=np.array([0.5, 1.5]), hit=np.ones(2))
+
+
+def begun(alive: np.ndarray, k: int, t: int, total: int, chance: float, found: np.ndarray) -> None:
+    """Adds the chance of a step at t, and of all that follow it, by going through each outcome of each step."""
+    if t >= total:
+        return
+    found[t] += chance
+    reach = min(k, total - t - 1)
+    for n in range(reach + 1):
+        share = alive[t, n] - (alive[t, n + 1] if n < reach else 0.0)
+        begun(alive, k, t + n + 1, total, chance * share, found)
+
+
+@pytest.mark.parametrize("rule", EXACT_RULES)
+def test_steps_start_where_an_enumeration_of_all_outcomes_has_them(rule: Rule) -> None:
+    one, k = text(np.random.default_rng(5), 9), 3
+    found, twin = replay.starts(one, rule, k), np.zeros(9)
+    begun(replay.survival(one, k)[EXACT_RULES.index(rule)], k, 1, 9, 1.0, twin)
+    assert found.chance == pytest.approx(twin, abs=1e-12)
+
+
+@pytest.mark.parametrize("stops", [None, 0.3])
+def test_starts_add_up_to_the_steps_their_cost_and_the_tokens_of_the_text(stops: float | None) -> None:
+    rng, k = np.random.default_rng(6), 5
+    several = [text(rng, total, stops=stops) for total in (23, 1, 7, 2, 0)]
+    several.append(Copied(matched=np.array([0, 2, 0, 1, 4, 0, 0, 0]), proposed=np.array([0, 3, 1, 2, 4, 0, 9, 9])))
+    costs = [rng.uniform(1, 2, (len(one), k + 1)) for one in several]
+    counts, sums = replay.steps(several, k).mean, replay.summed(several, costs).mean
+    for row, rule in enumerate(EXACT_RULES):
+        for place, (one, cost) in enumerate(zip(several, costs, strict=True)):
+            found = replay.starts(one, rule, k)
+            spent = found.chance * cost[np.arange(len(one)), found.proposed]
+            assert found.chance.sum() == pytest.approx(counts[place, row, k - 1], abs=1e-9)
+            assert spent.sum() == pytest.approx(sums[place, row, k - 1], abs=1e-9)
+            assert (found.chance * found.emitted).sum() == pytest.approx(max(0, len(one) - 1), abs=1e-9)
+
+
+def test_a_cost_by_position_is_taken_where_the_step_starts_and_not_where_it_ends() -> None:
+    # A perfect draft of 3 on 8 tokens: steps at 1 and 5, with 3 and 2 proposals.
+    one = Traced(p=np.full(8, 0.5), q=np.full(8, 0.5), hit=np.ones(8))
+    cost = np.arange(8.0)[:, None] * 10 + np.arange(4.0)
+    assert replay.summed([one], [cost]).mean[0, 0, 2] == pytest.approx((10 + 3) + (50 + 2))

@@ -73,3 +73,19 @@ def test_an_engine_that_cannot_says_why_and_pastes_nothing() -> None:
             assert bool(way.paste) != bool(way.why_not)
             assert (way.rule is None) == bool(way.why_not)
     assert ways(DraftSpec(method="lookup", k=2, match="suffix"))["vllm"].rule is None
+
+
+def test_a_draft_by_a_recipe_is_pasted_without_it_or_as_a_model_that_others_can_load() -> None:
+    found = ways(DraftSpec(method="model", model="self", recipe="r.toml", k=1))
+    (table,) = tomllib.loads(found["specq"].paste)["levers"].values()
+    assert table == {
+        "kind": "draft",
+        "method": "model",
+        "model": "self",
+        "recipe": "r.toml",
+        "k": 3,
+        "rule": "rejection",
+    }
+    assert "specq quantize org/big --recipe r.toml" in found["vllm"].why_not
+    of_other = ways(DraftSpec(method="model", model="org/small", recipe="r.toml", k=1))["llama.cpp"]
+    assert (of_other.paste, "specq quantize org/small --recipe r.toml" in of_other.why_not) == ("", True)

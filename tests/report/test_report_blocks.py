@@ -115,7 +115,7 @@ def test_slower_within_what_the_blocks_hide_is_rejected(tmp_path: Path) -> None:
     speed, given = found.arm("w4#1").measures["speedup"], verdict(found, "w4#1")
     assert 1 / 1.25 < (speed.high or 9) < 1
     assert given.kind == "undecided"
-    assert "a run in which w4 takes turns with the baseline" in found.recommendation
+    assert "for w4 and lookup + w4 a run in which it takes turns with the baseline" in found.recommendation
     assert verdict(blocks_run(tmp_path / "b", faster(0.3)), "w4#1").kind == "reject"
 
 

@@ -200,7 +200,8 @@ def test_staying_with_plain_decoding_forgets_the_faster_arm_that_changes_outputs
         "Stay with plain decoding (w4 is faster but changes the outputs; q8 is slower). w4 would be faster "
         "(speedup 1.60, 1.59 to 1.61), but it changes the outputs"
     )
-    assert "What would change this: a measurement of what w4 costs in quality on your task." in found.recommendation
+    needs = "for w4 a measurement of what it costs in quality on your task (a table [[evals]]); for q8 nothing, for it"
+    assert f"What would change this: {needs} is decided; try " in found.recommendation
 
 
 def test_a_slower_changed_arm_is_rejected_and_not_praised(tmp_path: Path) -> None:

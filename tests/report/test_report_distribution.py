@@ -159,13 +159,14 @@ def test_the_text_s_own_token_is_not_in_the_table(tmp_path: Path) -> None:
     rows = {row[0]: dict(zip(enumerate(changed.columns), row, strict=True)) for row in changed.rows}
     at = {name: place for place, name in reversed(list(enumerate(changed.columns)))}
     w4, q8 = rows["w4"], rows["q8"]
-    assert w4[at["text's token"], "text's token"] == f"{100 * change:+.1f} points"
+    of_text = "text's token, points"
+    assert w4[at[of_text], of_text] == f"{100 * change:+.1f}"
     assert w4[at["perplexity ratio"], "perplexity ratio"] == f"{ratio:.3f}"
     low, high = (
         100 * (end or 0)
         for end in (measures["reference_probability_change"].low, measures["reference_probability_change"].high)
     )
-    assert f"{low:+.1f} to {high:+.1f} points" in w4.values()
+    assert f"{low:+.1f} to {high:+.1f}" in w4.values()
     # An arm whose records are older has dashes, and what sums tell.
     assert q8[at["perplexity ratio"], "perplexity ratio"] == q8[at["KL median"], "KL median"] == "-"
     assert q8[at["KL mean"], "KL mean"] != "-"

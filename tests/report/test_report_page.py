@@ -99,6 +99,16 @@ def test_the_page_says_less_than_the_other_reports(tmp_path: Path) -> None:
         assert arm.verdict is None or f"{arm.verdict.kind} {arm.verdict.sentence}" in text
 
 
+def test_a_table_stands_outside_a_frame_that_scrolls(tmp_path: Path) -> None:
+    html = render(full(tmp_path), ABOUT)
+    framed = re.findall(r'<div class="box" role="region" aria-label="[^"]+" tabindex="0">\s*<table', html)
+    assert len(framed) == html.count("<table") > 10
+    box = re.search(r"\.box \{[^}]*\}", html)
+    assert box is not None
+    assert "overflow-x: auto" in box[0]
+    assert "local" in box[0], "nothing shows that a table goes on"
+
+
 def test_a_section_that_the_page_does_not_know_is_dropped(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     new = report.section.Section(title="Brand new", lines=("said here alone",))
     monkeypatch.setattr("specq.report.page.sections", lambda found: (*sections(found), new))

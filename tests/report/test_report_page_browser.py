@@ -59,15 +59,34 @@ def test_a_script_in_the_page_would_run(tmp_path: Path) -> None:
     assert any("Content Security Policy" in line for line in console)
 
 
-def needed(folder: Path, html: str) -> int:
-    """How wide the page wants to be on a screen of 360 pixels."""
+def measured(folder: Path, html: str, width: int, measure: str) -> int:
+    """The number that a script finds in the page, its document `page`, on a screen of that many pixels."""
     # A window is never narrower than 500 pixels, a frame is.
-    measure = "document.title = document.querySelector('iframe').contentDocument.documentElement.scrollWidth"
-    frame = f'<iframe style="width: 360px; height: 800px; border: 0" srcdoc="{escape(html)}"></iframe>'
-    shown, _ = opened(folder, f"<!doctype html>{frame}<script>onload = () => {{ {measure} }}</script>")
+    frame = f'<iframe style="width: {width}px; height: 800px; border: 0" srcdoc="{escape(html)}"></iframe>'
+    script = f"const page = document.querySelector('iframe').contentDocument; document.title = {measure}"
+    shown, _ = opened(folder, f"<!doctype html>{frame}<script>onload = () => {{ {script} }}</script>")
     found = re.search(r"<title>(\d+)</title>", shown)
     assert found is not None
     return int(found[1])
+
+
+def needed(folder: Path, html: str) -> int:
+    """How wide the page wants to be on a screen of 360 pixels."""
+    return measured(folder, html, 360, "page.documentElement.scrollWidth")
+
+
+CUT = """[...page.querySelectorAll("table")].filter(table => {
+    const box = table.closest(".box"), scrolls = box && getComputedStyle(box).overflowX === "auto";
+    if (scrolls) box.scrollLeft = 1e6;
+    return table.getBoundingClientRect().right > (scrolls ? box.getBoundingClientRect().right : 390) + 1;
+}).length"""
+
+
+def test_the_end_of_a_wide_table_cannot_be_reached_on_a_phone(tmp_path: Path) -> None:
+    html = page(tmp_path).replace("<details", "<details open")
+    assert measured(tmp_path, html, 390, CUT) == 0
+    cut = html.replace("overflow-x: auto", "overflow-x: clip")
+    assert measured(tmp_path, cut, 390, CUT) > 0, "a table that is cut is not seen"
 
 
 def test_the_page_is_wider_than_a_phone(tmp_path: Path) -> None:

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from types import SimpleNamespace
-from typing import Any, cast
+from typing import Any
 
-from specq.core.evaluated import EvalAnswer
+import eval_runs
+
 from specq.report import guards
 
 
@@ -14,13 +15,14 @@ def plain_run() -> Any:
     return SimpleNamespace(
         info={"arms": [{"id": "baseline#1"}, {"id": "baseline#2"}, {"id": "lookup#1"}]},
         baselines=("baseline#1", "baseline#2"),
-        setting=lambda *keys, default: "hf",
+        setting=lambda *keys, default: {("engine", "kind"): "hf"}.get(keys, default),
         target=lambda arm: None,
     )
 
 
 def eval_of(**changes: Any) -> dict[str, Any]:
-    plain = {"output": "text", "twin_batch_size": None, "probe": 0.0, "overlap": {}, "items": [{"id": "a"}]}
+    items = [{"id": "a", "critical": False}]
+    plain = {"output": "text", "binary": True, "twin_batch_size": None, "probe": 0.0, "overlap": {}, "items": items}
     return {**plain, **changes}
 
 
@@ -34,10 +36,13 @@ def test_the_reason_of_the_plan_is_replaced_by_a_guess(monkeypatch: Any) -> None
     found = guards.unmeasured(run, eval_of(), None, None)
     assert found[guards.NOISE].startswith("the engine hf answers one prompt at a time")
     assert found[guards.PROBED] == "probe = 0 in its table"
+    # A smoke run leaves the probe out, whatever the table says.
+    run.setting = lambda *keys, default: {("engine", "kind"): "hf", ("smoke",): True}.get(keys, default)
+    assert guards.unmeasured(run, eval_of(), None, None)[guards.PROBED] == "a smoke run makes none"
 
 
 def test_words_that_were_left_out_of_the_look_for_overlaps_are_not_told() -> None:
-    base = {"a": cast("EvalAnswer", object())}
+    base = {"a": eval_runs.answer("baseline#1", 0, 1.0)}
     (said,) = guards.eval_flags("e", eval_of(overlap_left_out={"r.toml": 3}), base)
     assert said.startswith("e: 3 runs of words that most items share stand in what r.toml was calibrated on")
     assert list(guards.eval_flags("e", eval_of(overlap_left_out={}), base)) == []

@@ -1,6 +1,6 @@
 import pytest
 
-from specq.report.words import markdown, milliseconds, number, size, visible
+from specq.report.words import markdown, milliseconds, moved, number, points, signed, size, span, visible
 
 
 @pytest.mark.parametrize(
@@ -18,6 +18,34 @@ from specq.report.words import markdown, milliseconds, number, size, visible
 )
 def test_numbers_have_three_digits(value: float | None, text: str) -> None:
     assert number(value) == text
+
+
+@pytest.mark.parametrize(
+    ("value", "share", "text"),
+    [
+        (0.012, True, "+1.2"),
+        (-0.007, True, "-0.7"),
+        (0.0, True, "+0.0"),
+        (-0.0, True, "+0.0"),
+        # Below 0 by less than half a digit, and by nothing that could be shown.
+        (-0.0004, True, "-0.04"),
+        (0.0004, True, "+0.04"),
+        (-1e-9, True, "+0.0"),
+        (-0.0123, False, "-0.012"),
+        (-0.0003, False, "-0.0003"),
+        (None, True, "-"),
+    ],
+)
+def test_a_difference_lacks_its_sign_or_has_one_that_says_nothing(value: float | None, share: bool, text: str) -> None:
+    assert signed(value, share) == text
+
+
+def test_ends_of_one_difference_are_written_in_two_ways() -> None:
+    assert span(-0.051, -0.012) == "-5.1 to -1.2"
+    assert moved(-0.015, -0.051, 0.012) == "-1.5 points (-5.1 to +1.2)"
+    assert moved(-0.5, -1.25, -0.0625, False) == "-0.500 (-1.250 to -0.062)"
+    assert points(0.012) == "+1.2 points"
+    assert points(None) == "-"
 
 
 def test_units() -> None:

@@ -12,6 +12,7 @@ from run_checks import assert_complete, of, only_run, samples, want
 
 from specq import report
 from specq.core.errors import RunFailed, RunFolderError
+from specq.core.nouns import counted
 from specq.core.records import Audited, Failed, GapNoise, Generated, Note
 from specq.experiment import config
 from specq.experiment.schema import Experiment
@@ -103,9 +104,12 @@ def test_a_hash_edited_together_with_the_config_does_not_pass_for_the_experiment
         (lambda info: info["arms"][2]["draft"].update(k=7), r"other arms than .*first 'lookup#1', 1 in all"),
         (lambda info: info["arms"].pop(), r"other arms than .*first 'exit#1', 1 in all"),
         (lambda info: info["arms"].reverse(), r"other arms than .*their order"),
-        (lambda info: info["prompts"][1]["ids"].append(3), r"other prompts than .*first 'p1', 1 in all"),
-        (lambda info: info["models"]["target fake"].update(weights_sha256="11"), r"other models .*first 'target fake'"),
-        (lambda info: info["models"].clear(), r"other models .*first 'target fake'"),
+        (
+            lambda info: info["prompts"][1]["ids"].append(3),
+            r"tokenizer of fake, or run\.json was edited: 1 prompt .*first p1;",
+        ),
+        (lambda info: info["models"]["target fake"].update(weights_sha256="11"), r"the weights of target fake;"),
+        (lambda info: info["models"].clear(), r"the model target fake, which the run did not begin with"),
         (lambda info: info.update(arms="x"), r"run\.json: lacks arms"),
         (lambda info: info.update(prompts=[1]), r"run\.json: prompts\[0\] is not as specq run writes it"),
         (lambda info: info.update(provenance="x"), r"run\.json: provenance not as specq run writes it"),
@@ -157,11 +161,12 @@ def test_answers_whose_output_is_lost_run_again(
         outputs.write_bytes(outputs.read_bytes()[:-9])
     else:
         edit_lines(outputs, lambda lines: lines[:3] if what == "cut" else lines[:2] + lines[3:])
-    flag = f"{lost} of 7 recorded answers are not in outputs.jsonl any more"
+    are = "is" if lost == 1 else "are"
+    flag = f"{lost} of 7 recorded answers {are} not in outputs.jsonl any more"
     assert any(flag in text for text in report.build(run).flags)
     runner.run(None, resume=run)
     assert_complete(run)
-    assert f"{lost} answers are not in outputs.jsonl any more" in notes(run)
+    assert f"{counted(lost, 'answer')} {are} not in outputs.jsonl any more" in notes(run)
     assert not of(run, Failed)
     assert report.build(run).complete
 
@@ -174,7 +179,7 @@ def test_a_finished_run_that_lost_outputs_says_so_and_can_be_made_whole(tmp_path
     (gone,) = folder.read(run).lost
     made = report.build(run)
     assert not made.complete
-    assert "1 of 24 recorded answers are not in outputs.jsonl any more" in made.flags[0]
+    assert "1 of 24 recorded answers is not in outputs.jsonl any more" in made.flags[0]
     assert f"specq run --resume {run}" in made.flags[0]
     audits = len(of(run, Audited)), len(of(run, GapNoise))
     runner.run(experiment, resume=run, write_report=report.write)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
@@ -84,9 +85,10 @@ def capitals(folder: Path) -> dict[str, Any]:
 
 
 def raising(folder: Path) -> dict[str, Any]:
-    """An eval whose metric is a function that raises on one item."""
+    """An eval whose metric is a function that raises on one item and ends its process on another."""
     function = folder / "own.py"
-    lines = ("def judge(answer, item):", "    if item['id'] == 'i3':", "        raise KeyError('no such thing')")
+    lines = ["import os", "def judge(answer, item):", "    if item['id'] == 'i3':"]
+    lines += ["        raise KeyError('no such thing')", "    if item['id'] == 'i5':", "        os._exit(3)"]
     function.write_text("\n".join([*lines, "    return True", ""]), encoding="utf-8")
     return {"name": "own", "items": str(folder / "texts.jsonl"), "metric": f"{function}:judge", "max_new_tokens": 2}
 
@@ -147,12 +149,13 @@ def drafts_through_the_loop_score_as_their_target(run: Path) -> None:
 
 def what_raises_on_an_item_is_counted(run: Path) -> None:
     failed = [r for r in of(run, EvalAnswer) if r.score is None]
-    assert {(r.arm, r.eval, r.item) for r in failed} == {("baseline#1", "own", "i3"), ("baseline#2", "own", "i3")}
-    assert all("no such thing" in r.why for r in failed)
+    arms, why = ("baseline#1", "baseline#2"), {"i3": "KeyError: 'no such thing'", "i5": "(exit code 3)"}
+    assert {(r.arm, r.eval, r.item) for r in failed} == {(arm, "own", name) for arm in arms for name in why}
+    assert all(r.why.endswith(why[r.item]) for r in failed)
     assert not of(run, Failed)
     one = build(run).evals[4]
     assert one.baseline is not None
-    assert one.baseline.n == 13
+    assert one.baseline.n == 12
 
 
 def test_a_kill_in_an_eval_loses_or_repeats_answers(
@@ -187,16 +190,28 @@ def test_a_kill_in_an_eval_loses_or_repeats_answers(
     assert set(before) <= set(after)
 
 
-def test_items_that_changed_since_are_resumed(experiment: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_items_or_a_metric_that_changed_since_are_resumed(
+    experiment: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     from specq.run import left
 
+    function = tmp_path / "slow.py"
+    function.write_text("def score(answer, item):\n    return True\n")
     monkeypatch.setattr(left, "tasks", lambda asked: [])
-    run = runner.run(experiment(), out=tmp_path / "out")
+    run = runner.run(experiment({"metric": f"{function}:score"}), out=tmp_path / "out")
     monkeypatch.undo()
     (run / "done.json").unlink()
+    function.write_text("def score(answer, item):\n    return False\n")
+    said = (
+        f"{run} cannot go on, for this changed since it began: {function}, the file of the metric {function}:score of "
+        'eval "texts"; put it back, or start a new run without --resume'
+    )
+    with pytest.raises(RunFolderError, match=f"^{re.escape(said)}$"):
+        runner.run(None, resume=run)
+    function.write_text("def score(answer, item):\n    return True\n")
     lines = (tmp_path / "texts.jsonl").read_text().replace('"reference": "a"', '"reference": "b"', 1)
     (tmp_path / "texts.jsonl").write_text(lines)
-    with pytest.raises(RunFolderError, match=r"other eval items than are there now \(first 'texts/i0', 1 in all\)"):
+    with pytest.raises(RunFolderError, match='items of eval "texts": 1 item differs, first i0; put it back'):
         runner.run(None, resume=run)
 
 

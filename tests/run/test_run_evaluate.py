@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import json
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -15,11 +16,11 @@ from run_checks import of, only_run
 
 from specq.core.errors import NonFiniteLogits, RunFailed
 from specq.core.evaluated import EvalAnswer
-from specq.core.records import EvalProof
+from specq.core.records import EvalProof, Failed
 from specq.models import tokenizers
 from specq.run import eval_left, eval_sets, runner
 from specq.run.evaluate import evaluate, prove
-from specq.run.job import Job, Progress, Task
+from specq.run.job import Job, Progress, Task, every_sample_failed
 from specq.run.store import Store
 
 experiment = test_run_evals.experiment
@@ -76,6 +77,68 @@ def test_an_arm_without_finite_logits_stops_the_evals_of_all(
         assert eval_left.failed(one.store.contents().records) == [
             "baseline#2 has no score on any of 14 items of texts, first on i11: NonFiniteLogits: nan"
         ]
+        events = [json.loads(line) for line in one.progress.stream.getvalue().splitlines()]  # type: ignore[attr-defined]
+        unscored = [event for event in events if event["event"] == "unscored"]
+        assert sum(len(event["items"]) for event in unscored) == 14
+        said = shown(one, unscored)
+    # Told once, and after that only that it is so again.
+    assert said[0] == "baseline#2 has no score on 4 items of texts (first i11): NonFiniteLogits: nan"
+    assert {text.rpartition("): ")[2] for text in said[1:]} == {"as told before"}
+
+
+def shown(one: Job, events: list[dict[str, Any]]) -> list[str]:
+    """The lines of progress that come of a worker's events."""
+    lines: list[str] = []
+    watch = runner._Watch(one, lambda progress: lines.append(progress.text))
+    for event in events:
+        watch.event(event)
+    return lines
+
+
+def test_a_count_of_one_has_a_noun_of_many(experiment: Any, tmp_path: Path) -> None:
+    plain = {"arm": "baseline#1", "eval": "texts"}
+    with job(experiment(), tmp_path / "out") as one:
+        assert shown(
+            one,
+            [
+                {"event": "evaluated", **plain, "items": 1},
+                {"event": "unscored", **plain, "items": ["i3"], "why": "KeyError"},
+                {"event": "unscored", **plain, "arm": "probe#1", "items": ["i3", "i4"], "why": "KeyError"},
+            ],
+        ) == [
+            "baseline#1: texts, 1 item",
+            "baseline#1 has no score on 1 item of texts (i3): KeyError",
+            "probe#1 has no score on 2 items of texts (first i3): as told before",
+        ]
+
+
+def answer(arm: str, item: str, score: float | None, why: str = "RuntimeError: out of luck") -> EvalAnswer:
+    asked = "choices" if item.endswith("2") else "texts" if item != "c" else "others"
+    plain: dict[str, Any] = {"batch_size": 1, "answer": "", "logprobs": (), "logprob_tokens": ()}
+    plain |= {"prompt_tokens": 1, "prompt_sha256": "", "new_tokens": 0, "output_sha256": "", "repeated_share": 0.0}
+    said = "" if score is not None else why
+    return EvalAnswer(arm=arm, eval=asked, item=item, score=score, why=said, finish="failed", **plain)
+
+
+def test_a_reason_that_arms_share_is_told_for_each() -> None:
+    arms = ("baseline#1", "baseline#2", "probe#1")
+    records = [answer(arm, item, None) for arm in arms for item in ("a", "b")]
+    records += [answer("w#1", "a", None, "out of memory"), answer("v#1", "a", 1.0), answer("v#1", "b", None)]
+    assert eval_left.failed(records) == [
+        "baseline#1, baseline#2 and probe#1 have no score on any of 2 items of texts, first on a: "
+        "RuntimeError: out of luck",
+        "w#1 has no score on the only item of texts, a: out of memory",
+    ]
+
+
+def test_a_failure_that_arms_share_is_told_for_each() -> None:
+    def failed(arm: str, message: str) -> Failed:
+        return Failed(process=0, arm=arm, prompt=f"of {arm}", repeat=0, error="RuntimeError", message=message)
+
+    assert every_sample_failed([failed("a#1", "odd"), failed("b#1", "no"), failed("c#1", "odd")]) == [
+        "a#1 and c#1 failed on every sample, first on prompt of a#1: RuntimeError: odd",
+        "b#1 failed on every sample, first on prompt of b#1: RuntimeError: no",
+    ]
 
 
 def test_an_arm_that_answers_nothing_ends_a_run_with_0(
@@ -86,13 +149,6 @@ def test_an_arm_that_answers_nothing_ends_a_run_with_0(
             for arm in ("baseline#1", "lookup#1"):
                 store.append(answer(arm, name, 1.0 if arm == "baseline#1" else score))
                 store.append(answer(arm, f"{name}2", 1.0))
-
-    def answer(arm: str, item: str, score: float | None) -> EvalAnswer:
-        asked = "choices" if item.endswith("2") else "texts" if item != "c" else "others"
-        plain: dict[str, Any] = {"batch_size": 1, "answer": "", "logprobs": (), "logprob_tokens": ()}
-        plain |= {"prompt_tokens": 1, "prompt_sha256": "", "new_tokens": 0, "output_sha256": "", "repeated_share": 0.0}
-        why = "" if score is not None else "RuntimeError: out of luck"
-        return EvalAnswer(arm=arm, eval=asked, item=item, score=score, why=why, finish="failed", **plain)
 
     monkeypatch.setattr(runner, "_work", answers)
     with pytest.raises(RunFailed) as caught:

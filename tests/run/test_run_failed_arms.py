@@ -35,6 +35,7 @@ def test_an_arm_that_fails_on_every_sample_ends_a_whole_run_with_1_and_its_first
         f"the rest of the run is done, to see it type: specq show {run}"
     )
     assert caught.value.exit_code == 1
+    assert caught.value.finished == run
     assert {r.arm for r in of(run, Memory)} == set(ARMS) - {"lookup#1"}
     assert "lookup#1" not in {r.arm for r in of(run, FirstTokens)}
     assert (run / "done.json").is_file()

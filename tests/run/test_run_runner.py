@@ -124,7 +124,7 @@ def test_changed_prompts_are_refused_on_resume(tmp_path: Path, monkeypatch: pyte
     run = only_run(tmp_path / "out")
     text = (tmp_path / "prompts.jsonl").read_text(encoding="utf-8")
     (tmp_path / "prompts.jsonl").write_text(text.replace("prompt 1", "prompt one"), encoding="utf-8")
-    with pytest.raises(RunFolderError, match=r"other prompts.*first 'p1', 1 in all"):
+    with pytest.raises(RunFolderError, match=r"prompts\.jsonl \(workload\.prompts\): 1 prompt differs, first p1; put"):
         runner.run(None, resume=run)
 
 

@@ -223,7 +223,7 @@ def test_a_torn_last_line_is_cut_aloud_and_its_sample_runs_again(
     assert_complete(run)
     notes = " ".join(note.text for note in of(run, Note))
     assert "cut 40 bytes of a torn last line from records.jsonl" in notes
-    assert "cut 1 outputs without a record" in notes
+    assert "cut 1 output without a record" in notes
 
 
 def test_a_full_disk_is_said_and_what_was_recorded_is_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -112,7 +112,7 @@ def test_torn_lines_and_an_output_without_its_record_are_cut_aloud(tmp_path: Pat
         assert [output.prompt for output in again.contents().outputs] == ["p0"]
         said = " ".join(notes(again))
         assert "of a torn last line from records.jsonl" in said
-        assert "cut 1 outputs without a record from outputs.jsonl" in said
+        assert "cut 1 output without a record from outputs.jsonl" in said
         assert "cut 12 bytes of a torn last line from outputs.jsonl" in said
     assert outputs.read_bytes().endswith(b"\n")
 
@@ -135,7 +135,7 @@ def test_done_json_counts_the_lines_so_that_a_loss_is_seen(tmp_path: Path) -> No
         assert store.contents().losses == []
     records = store.run_dir / "records.jsonl"
     records.write_text(records.read_text(encoding="utf-8").splitlines(keepends=True)[0], encoding="utf-8")
-    assert folder.read(store.run_dir).losses == ["records.jsonl has 1 lines, 2 stood there when the run was done"]
+    assert folder.read(store.run_dir).losses == ["records.jsonl has 1 line, 2 stood there when the run was done"]
 
 
 def test_a_disk_that_is_full_at_once_leaves_no_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

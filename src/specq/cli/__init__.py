@@ -11,9 +11,9 @@ import typer
 from typer.exceptions import TyperException
 
 import specq
-from specq.cli import drafting, evaluating, quantizing, starting, usage
+from specq.cli import distilling, drafting, evaluating, importing, quantizing, replaying, starting, usage
 from specq.cli.options import File, Gate, GateArm, Json, Out, Revision, RunArgument, Set, Smoke
-from specq.core.errors import ConfigError, SpecqError
+from specq.core.errors import ConfigError, RunFailed, SpecqError
 from specq.run.catalog import DEFAULT_OUT
 
 STOPPED = 130
@@ -52,14 +52,23 @@ def run(
     if file is None and (set_ or smoke):
         raise ConfigError("run: --set and --smoke change an experiment, so FILE must be given; or leave them out")
     experiment = None if file is None else api.load_experiment(file, set_ or (), smoke=smoke)
+    failed: RunFailed | None = None
     with watch() as on_progress:
-        folder = api.run_experiment(experiment, out=out, resume=resume, on_progress=on_progress)
+        try:
+            folder = api.run_experiment(experiment, out=out, resume=resume, on_progress=on_progress)
+        except RunFailed as error:
+            # An arm without any answer or score: the others have theirs, so what the run found is printed.
+            if error.finished is None:
+                raise
+            failed, folder = error, error.finished
     report = api.open_run(folder).report
     if json:
         output.print_json({"run": str(folder), "report": report.to_json()})
     else:
         output.print_report(report)
         output.line(f"Report: {folder / 'report.html'}, and report.md beside it")
+    if failed is not None:
+        raise failed
     if gate or gate_arm is not None:
         api.check_gate(report, gate_arm)
 
@@ -80,8 +89,11 @@ def plan(file: File, set_: Set = None, smoke: Smoke = False, json: Json = False)
 
 app.command()(starting.init)
 app.command()(drafting.drafts)
+app.command()(replaying.replay)
 app.command()(quantizing.quantize)
 app.command()(quantizing.audit)
+app.command()(distilling.distill)
+app.command("import")(importing.import_)
 
 
 @app.command()

@@ -16,6 +16,7 @@ from specq.forecast.predict import Forecast
 from specq.forecast.study import Study
 from specq.forecast.validate import Gap
 from specq.report.words import NOTHING, number, ratio, size
+from specq.report.words import share as percent
 from specq.run.provenance import tidy
 
 SHOWN = 12
@@ -25,19 +26,37 @@ def ceilings(curves: Mapping[str, Curve], most: int) -> Iterator[RenderableType]
     """Before anything is generated: what each draft could reach with every token right, and what it must reach."""
     rows = []
     for name, curve in curves.items():
-        for point in curve.points:
-            k = point.proposed
-            if not 0 < k <= most:
-                continue
-            share = f"{100 * point.spread:.0f} %"
-            seconds = (point.draft_s, point.verify_s, point.rest_s, curve.plain.step_s)
-            parts = [f"{1000 * part:.2f}" for part in seconds]
-            rows.append((name, str(k), *parts, share, ratio(curve.ceiling(k)), ratio(curve.break_even(k))))
-    yield text("Seconds of a step in thousandths, measured here; the ceiling has every token right.")
+        for depth in curve.depths or (curve,):
+            for point in depth.points:
+                k = point.proposed
+                if not 0 < k <= most:
+                    continue
+                share = f"{100 * point.spread:.0f} %"
+                seconds = (point.draft_s, point.verify_s, point.rest_s, depth.plain.step_s)
+                parts = [f"{1000 * part:.2f}" for part in seconds]
+                reach = (ratio(depth.ceiling(k)), ratio(depth.break_even(k)))
+                rows.append((name, str(depth.context), str(k), *parts, share, *reach))
+    yield text(
+        "Seconds of a step in thousandths, measured here after `context` tokens; the ceiling has every token right."
+    )
     yield from table(
-        ("draft", "k", "draft", "verify", "rest", "plain step", "spread", "ceiling", "break even, tokens/step"),
+        (
+            "draft",
+            "context",
+            "k",
+            "draft",
+            "verify",
+            "rest",
+            "plain step",
+            "spread",
+            "ceiling",
+            "break even, tokens/step",
+        ),
         rows,
     )
+    first = next(iter(curves.values()))
+    if read := [f"{one.prefill_tokens} tokens in {number(one.prefill_s)} s" for one in first.depths if one.prefill_s]:
+        yield text(f"The target reads a prompt of {', of '.join(read)}.")
     for name, curve in curves.items():
         if why := curve.why_hopeless(most):
             yield text(f"{name} is hopeless here: {why}.")
@@ -61,6 +80,50 @@ def study(found: Study) -> Iterator[RenderableType]:
         yield text("One prompt: there is no interval, and nothing can be said about other prompts.")
     elif ranking.near is not None:
         yield text(f"The best two are not apart; about {ranking.near} more prompts like these would part them.")
+    if outside := _outside(found):
+        yield text(outside)
+    yield from _strata(found)
+
+
+def _strata(found: Study) -> Iterator[RenderableType]:
+    """The parts of the best draft, and what the parts of each draft say that its mean does not."""
+    if found.strata and found.strata[0].parts:
+        first = found.strata[0]
+        yield text(f"Parts of the prompts and of the texts, for {first.cell.draft} with k = {first.cell.k}:")
+        yield from table(
+            ("by", "part", "of", "tokens/step", "speed-up", "95 %", "faster"),
+            [
+                (
+                    one.by,
+                    one.name,
+                    f"{one.n} {'tokens' if one.by == 'position' else 'prompts'}",
+                    ratio(one.tokens_per_step),
+                    ratio(one.speedup),
+                    _interval(one.low, one.high),
+                    percent(one.p_faster),
+                )
+                for one in first.parts
+            ],
+            prose=("part",),
+        )
+    yield from (text(words) for one in found.strata for words in one.said)
+
+
+def _outside(found: Study) -> str:
+    """Steps of the texts that lie where no step was timed: they cost what they do at the nearest context."""
+    curve = next(iter(found.curves.values()))
+    first, *others = curve.depths or (curve,)
+    lengths = [len(prompt.ids) for prompt in found.plan.prompts]
+    low, high = min(lengths) + 1, max(lengths) + found.experiment.workload.max_new_tokens
+    if not others:
+        apart = "" if low <= first.context <= high else f"{first.context}"
+    else:
+        last = others[-1].context
+        apart = "" if first.prefill_tokens <= low and high <= last else f"{first.context} to {last}"
+    said = (
+        f"Steps lie after {low} to {high} tokens, and were timed after {apart}: elsewhere they are taken to cost what"
+    )
+    return f"{said} they do at the nearest." if apart else ""
 
 
 def best_of_each(found: Study) -> list[Forecast]:
@@ -117,6 +180,10 @@ def as_json(found: Study, gaps: Sequence[Gap], folder: Path | None) -> dict[str,
         "forecasts": [_plain(one) for one in found.ranking.forecasts],
         "best": None if best is None else _plain(best),
         "more_prompts": found.ranking.near,
+        "strata": [
+            {**asdict(one.cell), "parts": [asdict(part) for part in one.parts], "said": list(one.said)}
+            for one in found.strata
+        ],
         "settings": [] if best is None else [asdict(way) for way in _ways(found, best)],
         "live": [{**asdict(gap), "forecast": _plain(gap.forecast)} for gap in gaps],
         "run": None if folder is None else tidy(folder),

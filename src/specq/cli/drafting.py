@@ -1,4 +1,4 @@
-"""The command that chooses a draft."""
+"""The command that chooses a draft: for words of the command line, or for an experiment file, grids of it too."""
 
 from __future__ import annotations
 
@@ -8,63 +8,114 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from specq.cli.options import Json, Out, Revision
-from specq.core.errors import ConfigError
+from specq.cli.options import Json, Out, Revision, Set, Smoke
+from specq.core.errors import ConfigError, RunFailed
 from specq.forecast import MOST_K
 from specq.run.catalog import DEFAULT_OUT
 
 if TYPE_CHECKING:
+    from specq.experiment.schema import Experiment
     from specq.forecast.cost import Curve
     from specq.forecast.validate import Gap
+    from specq.report.forecast_grid import GridReport
+    from specq.run.runner import Progress
+
+# Options that an experiment file has keys for; beside a file they would be heard by nobody.
+_KEYS = {
+    "prompts": "workload.prompts",
+    "limit": "workload.limit",
+    "max_new_tokens": "workload.max_new_tokens",
+    "temperature": "workload.temperature",
+    "top_p": "workload.top_p",
+    "engine": "engine.kind",
+    "dtype": "engine.dtype",
+    "seed": "workload.seed",
+    "revision": "target.revision",
+}
 
 
 def drafts(
-    target: Annotated[str, typer.Argument(metavar="TARGET", help="Hub id, folder, GGUF file or built-in.")],
-    draft: Annotated[
-        list[str],
-        typer.Argument(metavar="DRAFT...", help="A model, lookup, lookup:suffix, early_exit:N, self:8 or self:4."),
+    context: typer.Context,
+    target: Annotated[
+        str, typer.Argument(metavar="TARGET", help="Hub id, folder, GGUF file or built-in; or an experiment (TOML).")
     ],
-    prompts: Annotated[Path, typer.Option("--prompts", metavar="FILE", help="What the target is asked (JSONL).")],
+    draft: Annotated[
+        list[str] | None,
+        typer.Argument(metavar="DRAFT...", help="A model, lookup, lookup:suffix, early_exit:N, self:8 or self:4."),
+    ] = None,
+    prompts: Annotated[
+        Path | None, typer.Option("--prompts", metavar="FILE", help="What the target is asked (JSONL).")
+    ] = None,
     limit: Annotated[int, typer.Option("--limit", min=1, help="The first so many prompts of the file.")] = 24,
-    tokens: Annotated[int, typer.Option("--max-new-tokens", min=2, help="Tokens of an answer.")] = 64,
+    max_new_tokens: Annotated[int, typer.Option("--max-new-tokens", min=2, help="Tokens of an answer.")] = 64,
     temperature: Annotated[float, typer.Option("--temperature", min=0, help="0 is greedy.")] = 0.0,
     top_p: Annotated[float, typer.Option("--top-p", help="Nucleus sampling; 1 switches it off.")] = 1.0,
     most: Annotated[int, typer.Option("--k", min=1, max=MOST_K, help="The most tokens that a draft proposes.")] = 8,
+    contexts: Annotated[
+        str, typer.Option("--contexts", metavar="N,N", help="Time steps after so many tokens, as 256,1024.")
+    ] = "",
     engine: Annotated[str, typer.Option("--engine", metavar="KIND", help="hf or mlx.")] = "hf",
     dtype: Annotated[str, typer.Option("--dtype", help="auto, float32, bfloat16 or float16.")] = "auto",
     seed: Annotated[int, typer.Option("--seed", min=0, help="Of all draws.")] = 0,
-    live: Annotated[bool, typer.Option("--live/--no-live", help="Run the best two and compare.")] = True,
+    live: Annotated[bool, typer.Option("--live/--no-live", help="Run the best and compare.")] = True,
+    measure: Annotated[
+        int | None, typer.Option("--measure", metavar="N", min=1, help="Of a grid: the cells that are run at most.")
+    ] = None,
+    set_: Set = None,
+    smoke: Smoke = False,
     out: Out = DEFAULT_OUT,
     revision: Revision = None,
     json: Json = False,
 ) -> None:
-    """Choose a draft: forecast every draft, k and rule from one generation, then run the best two."""
+    """Choose a draft, of a model or of an experiment file: forecast every draft, k and rule, then run the best."""
+    from specq import api
+    from specq.forecast.of_file import changes_target
+
+    depths = _contexts(contexts)
+    if Path(target).suffix == ".toml":
+        _check_file(context, target, draft or [])
+        asked = api.load_experiment(target, set_ or (), smoke=smoke)
+        if changes_target(asked):
+            _check_measure(measure, live, target)
+            _grid(asked, most, depths, measure=measure if live else 0, out=out, json=json)
+            return
+    else:
+        if set_ or smoke:
+            raise ConfigError("drafts: --set and --smoke change an experiment; name its FILE, or leave them out")
+        if prompts is None:
+            raise ConfigError(
+                f"drafts: --prompts FILE is missing: what {target} is asked; type for example --prompts "
+                "evals/chat.jsonl, or name an experiment file, as specq drafts experiments/choose-draft.toml"
+            )
+        if not 0 < top_p <= 1:
+            raise ConfigError(f"--top-p {top_p}: allowed is above 0 to 1")
+        load = {"limit": limit, "max_new_tokens": max_new_tokens, "temperature": temperature}
+        asked = api.ask_drafts(
+            target,
+            draft or [],
+            prompts,
+            revision=revision,
+            engine={"kind": engine, "dtype": dtype},
+            workload={**load, "top_p": top_p, "seed": seed},
+        )
+    if measure is not None:
+        raise ConfigError(
+            f"--measure {measure}: it chooses among targets and drafts, and there is no lever of kind quantize; leave "
+            "it out (the best two drafts are run)"
+        )
+    _drafts(asked, most, depths, live=live, out=out, json=json)
+
+
+def _drafts(asked: Experiment, most: int, depths: tuple[int, ...], *, live: bool, out: Path, json: bool) -> None:
     from specq import api
     from specq.cli import draft_views, output
     from specq.cli.progress import watch
-
-    if not 0 < top_p <= 1:
-        raise ConfigError(f"--top-p {top_p}: allowed is above 0 to 1")
-    asked = api.ask_drafts(
-        target,
-        draft,
-        prompts,
-        revision=revision,
-        engine={"kind": engine, "dtype": dtype},
-        workload={
-            "limit": limit,
-            "max_new_tokens": tokens,
-            "temperature": temperature,
-            "top_p": top_p,
-            "seed": seed,
-        },
-    )
 
     def ceilings(curves: Mapping[str, Curve]) -> None:
         if not json:
             output.show(draft_views.ceilings(curves, most))
 
-    found = api.study_drafts(asked, most=most, say=output.note, ceilings=ceilings)
+    found = api.study_drafts(asked, most=most, contexts=depths, say=output.note, ceilings=ceilings)
     if not json:
         output.show(draft_views.study(found))
     gaps: list[Gap] = []
@@ -76,3 +127,71 @@ def drafts(
         output.print_json(draft_views.as_json(found, gaps, folder))
         return
     output.show(draft_views.outcome(found, gaps, folder))
+
+
+def _grid(asked: Experiment, most: int, depths: tuple[int, ...], *, measure: int | None, out: Path, json: bool) -> None:
+    from specq import api
+    from specq.cli import draft_views, grid_views, output
+    from specq.cli.progress import watch
+
+    def ceilings(target: str, curves: Mapping[str, Curve]) -> None:
+        if not json:
+            output.show(grid_views.of_target(target, draft_views.ceilings(curves, most)))
+
+    def quantizing(progress: Progress) -> None:
+        # No bar: the tables of each target are printed in between.
+        if progress.text:
+            output.note(f"quantizing: {progress.text}")
+
+    found = api.study_grid(
+        asked, most=most, contexts=depths, say=output.note, ceilings=ceilings, on_progress=quantizing
+    )
+    if not json:
+        output.show(grid_views.forecast(found))
+    beside: GridReport | None = None
+    failed: RunFailed | None = None
+    folder = None
+    if measure != 0:
+        many = {} if measure is None else {"cells": measure}
+        with watch() as on_progress:
+            try:
+                folder, beside = api.measure_grid(found, out=out, on_progress=on_progress, **many)
+            except RunFailed as error:
+                # An arm without any answer or score: the others have theirs, and what was found is printed anyway.
+                if error.finished is None:
+                    raise
+                failed, folder = error, error.finished
+                whole = api.open_run(folder).report.forecast
+                beside = None if whole is None else whole.grid
+    if json:
+        output.print_json(grid_views.as_json(found, beside, folder))
+    else:
+        output.show(grid_views.outcome(found, beside, folder))
+    if failed is not None:
+        raise failed
+
+
+def _check_file(context: typer.Context, file: str, draft: list[str]) -> None:
+    """Refuse what an experiment file says itself."""
+    if draft:
+        raise ConfigError(
+            f"drafts: {file} is an experiment, whose levers are the drafts, and {' '.join(draft)} is given beside it; "
+            f"type: specq drafts {file}, or name a model in its place"
+        )
+    for name, key in _KEYS.items():
+        source = context.get_parameter_source(name)
+        if source is not None and source.name == "COMMANDLINE":
+            option, value = f"--{name.replace('_', '-')}", context.params[name]
+            raise ConfigError(f"{option} {value}: {file} says it in {key}; type --set {key}={value}")
+
+
+def _check_measure(measure: int | None, live: bool, file: str) -> None:
+    if measure is not None and not live:
+        raise ConfigError(f"--measure {measure} beside --no-live: nothing is run; type: specq drafts {file} --no-live")
+
+
+def _contexts(words: str) -> tuple[int, ...]:
+    parts = [word.strip() for word in words.split(",")] if words.strip() else []
+    if not all(part.isascii() and part.isdecimal() and int(part) for part in parts):
+        raise ConfigError(f"--contexts {words}: allowed are numbers of tokens from 1 on; type --contexts 256,1024")
+    return tuple(int(part) for part in parts)

@@ -11,6 +11,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeElapsed
 from rich.progress import Progress as Bars
 
 from specq.cli import output
+from specq.core.nouns import counted
 from specq.report.words import visible
 from specq.run.runner import OnProgress, Progress
 
@@ -64,5 +65,6 @@ class _Lines:
         """The last line of a run that came to its end; what was left out of it is said."""
         if self.last is not None and self.last.total:
             left = self.last.total - self.last.done
-            text = f"done; {left} samples or checks were left out" if left else "done"
+            what = counted(left, "sample or check was", "samples or checks were")
+            text = f"done; {what} left out" if left else "done"
             output.note(f"[{self.last.done}/{self.last.total}] {text}")

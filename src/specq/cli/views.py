@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from rich.console import RenderableType
 
+from specq.core.nouns import counted
 from specq.quantize import audit_rows
 from specq.quantize.audited import NO_KERNEL, QuantAudit
 from specq.report.tables import Grid, Paragraph
@@ -26,8 +27,9 @@ def plan(made: Mapping[str, Any]) -> Iterator[RenderableType]:
     yield text(f"{made['name']}: {made['question']}")
     tokens = [prompt["tokens"] for prompt in made["prompts"]]
     if tokens:
-        span = f"{min(tokens)} to {max(tokens)} tokens"
-        yield text(f"{len(tokens)} prompts of {span}, up to {made['max_new_tokens']} new tokens")
+        least = f"{min(tokens)} to " if min(tokens) < max(tokens) else ""
+        span = f"{least}{counted(max(tokens), 'token')}"
+        yield text(f"{counted(len(tokens), 'prompt')} of {span}, up to {counted(made['max_new_tokens'], 'new token')}")
     yield from table(
         ("model", "role", "dtype", "parameters", "weights", "read a token", "cache a token", "kernel"),
         (
@@ -61,12 +63,11 @@ def plan(made: Mapping[str, Any]) -> Iterator[RenderableType]:
         )
     for one in made["evals"]:
         at_once = f", {one['batch_size']} at a time" if one["output"] == "text" else ""
-        among = f" in {one['clusters']} clusters" if one["clusters"] < one["items"] else ""
-        new = f" and up to {one['max_new_tokens']} new ones each" if one["max_new_tokens"] is not None else ""
-        asked = f"{one['prompt_tokens']:,} prompt tokens{new}"
-        yield text(
-            f"Eval {one['name']}: {one['items']} items{among}, {asked}, metric {one['metric']}{at_once}, every arm"
-        )
+        among = f" in {counted(one['clusters'], 'cluster')}" if one["clusters"] < one["items"] else ""
+        longest = one["max_new_tokens"]
+        new = "" if longest is None else f", answers of up to {counted(longest, 'new token')}"
+        asked = f"{counted(one['items'], 'item')}{among}, {counted(one['prompt_tokens'], 'prompt token')} in all{new}"
+        yield text(f"Eval {one['name']}: {asked}, metric {one['metric']}{at_once}, every arm")
     free = f", free: {size(made['available_bytes'])}" if made["available_bytes"] is not None else ""
     parts = [("answering evals", made["evals_bytes"]), ("proving drafts in float32", made["proofs_bytes"])]
     told = "".join(f", {what}: {size(count)}" for what, count in parts if count)
@@ -104,7 +105,7 @@ def _target(target: Mapping[str, Any]) -> str:
 def _draft(draft: Mapping[str, Any] | None) -> str:
     if draft is None:
         return NOTHING
-    own = {"model": draft["model"], "early_exit": f"{draft['layers']} layers"}.get(draft["method"])
+    own = {"model": draft["model"], "early_exit": counted(draft["layers"] or 0, "layer")}.get(draft["method"])
     how = draft["recipe"] or (f"{draft['bits']} bits" if draft["bits"] else None)
     words = [f"{draft['method']}{f' {own}' if own else ''}", *([how] if how else [])]
     threshold = f" {draft['threshold']}" if draft["threshold"] is not None else ""

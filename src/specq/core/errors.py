@@ -21,6 +21,7 @@ from __future__ import annotations
 
 import difflib
 from collections.abc import Iterable
+from pathlib import Path
 
 
 class SpecqError(Exception):
@@ -60,7 +61,12 @@ class RunFolderError(UserError):
 
 
 class RunFailed(SpecqError):
-    """A run broke after it started; what was recorded is kept."""
+    """A run broke after it started; what was recorded is kept.
+
+    `finished` is the folder of a run that came to its end all the same, with its report; None for one that broke.
+    """
+
+    finished: Path | None = None
 
 
 class NonFiniteLogits(RunFailed):

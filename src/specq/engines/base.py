@@ -47,6 +47,18 @@ class Copies:
     matched: np.ndarray
 
 
+def one_each(sampling: Sampling | Sequence[Sampling], prompts: Sequence[Prompt]) -> list[Sampling]:
+    """The sampling of each prompt.
+
+    Raises:
+        ValueError: there are not as many as prompts.
+    """
+    each = [sampling] * len(prompts) if isinstance(sampling, Sampling) else list(sampling)
+    if len(each) != len(prompts):
+        raise ValueError(f"{len(each)} samplings for {len(prompts)} prompts: give one for all, or one a prompt")
+    return each
+
+
 class Decoder(Protocol):
     """Generates; owns a draft when it has one."""
 
@@ -60,9 +72,17 @@ class Decoder(Protocol):
         ...
 
     def generate(
-        self, prompts: Sequence[Prompt], sampling: Sampling, *, on_step: OnStep | None = None, batch_size: int = 1
+        self,
+        prompts: Sequence[Prompt],
+        sampling: Sampling | Sequence[Sampling],
+        *,
+        on_step: OnStep | None = None,
+        batch_size: int = 1,
     ) -> list[Generation]:
-        """Decode prompts `batch_size` at a time; more than 1 where the engine's capabilities say batches."""
+        """Decode prompts `batch_size` at a time; more than 1 where the engine's capabilities say batches.
+
+        `sampling` is one for all, or one a prompt, so that each may have a seed of its own.
+        """
         ...
 
 

@@ -17,6 +17,7 @@ from specq.decoding.probe import check_drafting
 from specq.decoding.request import Request
 from specq.decoding.rules import check_threshold
 from specq.decoding.session import Keep, Session
+from specq.engines.base import one_each
 from specq.models import refs
 from specq.models.facts import facts
 
@@ -69,7 +70,7 @@ class HFDecoder:
     def generate(
         self,
         prompts: Sequence[Prompt],
-        sampling: Sampling,
+        sampling: Sampling | Sequence[Sampling],
         *,
         on_step: OnStep | None = None,
         batch_size: int = 1,
@@ -77,11 +78,14 @@ class HFDecoder:
     ) -> list[Generation]:
         """Decode prompts one after another, or `batch_size` at a time (each row equals its single run).
 
+        `sampling` is one for all, or one a prompt.
+
         Raises:
             PromptError: a prompt is empty, or does not fit the context with what it may grow to.
             NonFiniteLogits: the model returned NaN or infinite logits; names the model and its draft.
         """
-        requests = [self.request(prompt, sampling, on_step, logprobs) for prompt in prompts]
+        each = zip(prompts, one_each(sampling, prompts), strict=True)
+        requests = [self.request(prompt, own, on_step, logprobs) for prompt, own in each]
         try:
             self._decode(requests, batch_size)
         except NonFiniteLogits as error:

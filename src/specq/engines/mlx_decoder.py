@@ -24,6 +24,7 @@ from specq.core.errors import NonFiniteLogits, Unsupported
 from specq.core.hashes import seed_of
 from specq.core.types import DraftSpec, Finish, Generation, OnStep, Prompt, Sampling, Step
 from specq.decoding.request import STOP_MARGIN
+from specq.engines.base import one_each
 from specq.engines.hf_decoder import check_prompt
 from specq.engines.mlx_session import PREFILL
 
@@ -73,9 +74,14 @@ class MLXDecoder:
         return 0.0
 
     def generate(
-        self, prompts: Sequence[Prompt], sampling: Sampling, *, on_step: OnStep | None = None, batch_size: int = 1
+        self,
+        prompts: Sequence[Prompt],
+        sampling: Sampling | Sequence[Sampling],
+        *,
+        on_step: OnStep | None = None,
+        batch_size: int = 1,
     ) -> list[Generation]:
-        """Decode prompts one after another.
+        """Decode prompts one after another; `sampling` is one for all, or one a prompt.
 
         Raises:
             PromptError: a prompt is empty, or does not fit the context with what it may grow to.
@@ -84,9 +90,10 @@ class MLXDecoder:
         """
         if batch_size != 1:
             raise Unsupported(f"batch_size = {batch_size} on the mlx engine: allowed is 1")
-        for prompt in prompts:
-            self._check(prompt, sampling)
-        return [self._one(prompt, sampling, on_step) for prompt in prompts]
+        each = list(zip(prompts, one_each(sampling, prompts), strict=True))
+        for prompt, own in each:
+            self._check(prompt, own)
+        return [self._one(prompt, own, on_step) for prompt, own in each]
 
     def _check(self, prompt: Prompt, sampling: Sampling) -> None:
         for context in self._contexts:

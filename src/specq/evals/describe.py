@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Callable, Hashable, Iterable, Sequence
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
+from specq.core.nouns import counted
 from specq.evals import metrics, texts
 from specq.evals.items import Item
 from specq.evals.metric import Metric
@@ -54,7 +55,8 @@ class Description:
 
     `duplicates` have the very same prompt, `near_duplicates` the same but for case, punctuation and blanks, and
     `contradictions` the same prompt with different references. `fits` lists the built-in metrics that fit all items,
-    `partly` how many items the others fit, where they fit any.
+    `partly` how many items the others fit, where they fit any; `misfits` says of these why they do not fit the rest:
+    the items' ids by the reason. `proposed` is the metric to start with, None where none fits all items.
     """
 
     file: str
@@ -72,6 +74,8 @@ class Description:
     references: dict[str, int]
     fits: tuple[str, ...]
     partly: dict[str, int]
+    misfits: dict[str, dict[str, tuple[str, ...]]]
+    proposed: metrics.Proposal | None
     metric: str | None
     binary: bool | None
     margin: float | None
@@ -98,7 +102,9 @@ def describe(
     duplicates = _groups(items, lambda item: json.dumps(item.asked))
     same = set(duplicates)
     clusters = Counter(item.cluster for item in items)
-    fitting = {name: len(items) - len(metrics.misfits(metrics.make(name), items)) for name in metrics.NAMES}
+    wrong = {name: metrics.misfits(metrics.make(name), items) for name in metrics.NAMES}
+    fits = tuple(name for name, found in wrong.items() if not found)
+    partly = {name: found for name, found in wrong.items() if 0 < len(found) < len(items)}
     binary = None if metric is None else metric.binary
     provable = () if binary is False else _provable(len(items), len(clusters), margin)
     return Description(
@@ -115,8 +121,10 @@ def describe(
         untagged=sum(not item.tags for item in items),
         critical=sum(item.critical for item in items),
         references=dict(Counter(item.kind for item in items)),
-        fits=tuple(name for name, count in fitting.items() if count == len(items)),
-        partly={name: count for name, count in fitting.items() if 0 < count < len(items)},
+        fits=fits,
+        partly={name: len(items) - len(found) for name, found in partly.items()},
+        misfits={name: _by_reason(found) for name, found in partly.items()},
+        proposed=metrics.to_start_with(fits),
         metric=None if metric is None else metric.name,
         binary=binary,
         margin=margin,
@@ -158,8 +166,9 @@ def undecidable(items: int, margin: float) -> str | None:
     if not cannot_decide(items, margin):
         return None
     return (
-        f"{items} items cannot decide a margin of {points(margin)}: even with not one flip they prove at most "
-        f"{points(least_margin(items))} worse; {least_items(margin)} items or more can"
+        f"{counted(items, 'item')} cannot decide a margin of {points(margin)}: even with not one flip "
+        f"{'they prove' if items > 1 else 'it proves'} at most {points(least_margin(items))} worse; "
+        f"{counted(least_items(margin), 'item')} or more can"
     )
 
 
@@ -177,7 +186,7 @@ def _notes(items: int, clusters: int, margin: float | None, binary: bool | None)
     if binary is False:
         yield "the score is no 0 or 1: what margin it can prove depends on how far scores differ, which a run measures"
     if clusters < items:
-        yield f"items of a cluster are no independent evidence: between {clusters} and {items} items count"
+        yield f"items of a cluster are no independent evidence: between {clusters:,} and {counted(items, 'item')} count"
 
 
 def _provable(items: int, clusters: int, margin: float | None) -> tuple[Provable, ...]:
@@ -196,6 +205,13 @@ def _provable(items: int, clusters: int, margin: float | None) -> tuple[Provable
         )
         for rate in FLIP_RATES
     )
+
+
+def _by_reason(misfits: Mapping[str, str]) -> dict[str, tuple[str, ...]]:
+    found: dict[str, list[str]] = {}
+    for item, why in misfits.items():
+        found.setdefault(why, []).append(item)
+    return {why: tuple(ids) for why, ids in found.items()}
 
 
 def _lengths(counts: Sequence[int]) -> Lengths:

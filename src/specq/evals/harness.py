@@ -6,11 +6,12 @@ comes between. Nothing is cached, for lm-eval's caches do not ask which model th
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from specq.core.errors import PromptError
+from specq.core.nouns import counted
 from specq.core.types import Generation
 from specq.engines.base import Decoder, LoadedTarget
 from specq.evals.items import Item
@@ -20,6 +21,7 @@ from specq.models.quiet import quiet
 if TYPE_CHECKING:
     from specq.evals.adapter import EngineLM
 
+OnJudge = Callable[[str], None]
 _TASK = "items"
 _SHOWN = 5
 
@@ -50,6 +52,10 @@ class Evaluated:
     score: Score
 
 
+def nobody_listens(item: str) -> None:
+    """For callers that need not know which item is judged now."""
+
+
 def evaluate(
     items: Sequence[Item],
     metric: Metric,
@@ -59,8 +65,11 @@ def evaluate(
     settings: Settings | None = None,
     *,
     context: int | None = None,
+    on_judge: OnJudge = nobody_listens,
 ) -> list[Evaluated]:
     """Every item in its order. `context` is how many tokens the model takes, None where that is not known.
+
+    `on_judge` is told each item's id before its answer is judged.
 
     Raises:
         PromptError: prompts that do not fit the context with their answers, or that the chat template refuses; named.
@@ -81,6 +90,7 @@ def evaluate(
 
     def judge(doc: dict[str, Any], results: list[Any]) -> dict[str, float]:
         place = int(doc["place"])
+        on_judge(items[place].id)
         found[place] = _judged(model, items[place], place, metric, results)
         value = found[place].score.value
         return {"score": float("nan") if value is None else value}
@@ -138,7 +148,8 @@ def refuse_long(need: Mapping[str, int], context: int | None, advice: str) -> No
     if long:
         named = ", ".join(f'"{name}" ({tokens})' for name, tokens in list(long.items())[:_SHOWN])
         raise PromptError(
-            f"{len(long)} of {len(need)} items need more tokens with their answers than the model's context of "
+            f"{len(long):,} of {counted(len(need), 'item')} {'needs' if len(long) == 1 else 'need'} more tokens with "
+            f"{'its answer' if len(long) == 1 else 'their answers'} than the model's context of "
             f"{context}: {named}{' and more' if len(long) > _SHOWN else ''}; nothing is truncated: {advice}"
         )
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -55,6 +55,28 @@ _KINDS = {
     ),
 }
 NAMES = tuple(_KINDS)
+# The first that fits all items is proposed: what knows most of an item's form comes first.
+_TO_START_WITH = ("choice", "evidence", "tool_call", "fields", "json_schema", "number_match", "contains")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Proposal:
+    """A metric to start with, ready for `[[evals]]`, and in a few words what its options do."""
+
+    name: str
+    options: Mapping[str, Any]
+    about: str = ""
+
+
+def to_start_with(fits: Sequence[str]) -> Proposal | None:
+    """The metric to propose for a set, of the built-in ones that fit all its items; None where none does."""
+    name = next((name for name in _TO_START_WITH if name in fits), next(iter(fits), None))
+    if name is None:
+        return None
+    # A share of right fields takes a floor of its own unit; every field right is a count of items.
+    if name == "fields":
+        return Proposal(name=name, options={"all": True}, about="0 or 1: every field right")
+    return Proposal(name=name, options={})
 
 
 def make(name: str, options: Mapping[str, Any] | None = None, *, folder: Path = Path()) -> Metric:

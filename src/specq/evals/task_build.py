@@ -19,7 +19,7 @@ from lm_eval.defaults import DEFAULT_OTHER_SEED, DEFAULT_RANDOM_SEED
 
 from specq.core.errors import ConfigError, SpecqError, Unsupported, nearest
 from specq.evals.adapter import sampling_of
-from specq.evals.functions import said
+from specq.evals.judge import said
 from specq.models.quiet import quiet
 
 _FILES = ("json", "csv", "text", "parquet", "arrow")

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from specq.core.errors import ConfigError, Unsupported
-from specq.evals.functions import said
+from specq.evals.judge import said
 
 _KEY = re.compile(r"""^["']?(class|group|task)["']?[ \t]*:[ \t]*["']?([^\s"'#\[]+)""", re.MULTILINE)
 _NAMED = 5

@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, Any
 
 from specq.core.errors import PromptError, RunFailed, Unsupported
 from specq.engines.base import Decoder, LoadedTarget
-from specq.evals.functions import said
-from specq.evals.harness import Evaluated, refuse_long
+from specq.evals.harness import Evaluated, OnJudge, nobody_listens, refuse_long
+from specq.evals.judge import said
 from specq.evals.metric import Answer, Continuation, Score, failed, quoted
 from specq.evals.tasks import Task
 
@@ -45,12 +45,13 @@ def evaluate_task(
     batch_size: int = 8,
     context: int | None = None,
     places: Collection[int] | None = None,
+    on_judge: OnJudge = nobody_listens,
 ) -> list[Evaluated]:
     """Every document of the task in its order, or those at some places from 0; named as in `task.ids`.
 
     A document's prompt, its examples too, is the same whichever others are evaluated. `context` is how many tokens the
     model takes, None where that is not known. Prompts must fit it with their answers; whole texts are scored in windows
-    of it.
+    of it. `on_judge` is told each document before it is judged, for the task's own code may end the process.
 
     Raises:
         PromptError: prompts that are empty or do not fit, or that the chat template refuses.
@@ -78,6 +79,7 @@ def evaluate_task(
             of_document[request.doc_id].append(request)
         found = []
         for asked in of_document.values():
+            on_judge(place_name(asked[0]))
             first, answered = model.asked[place_of(asked[0])], [model.asked[place_of(one)] for one in asked]
             found.append(
                 Evaluated(

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from specq.core.errors import ModelError, PromptError, Unsupported, UserError
+from specq.core.nouns import counted
 from specq.core.types import CacheType, DraftSpec, Prompt
 from specq.engines.base import Capabilities
 from specq.experiment.arms import Arm
@@ -125,9 +126,10 @@ def misfits(
     if not over:
         return []
     longest = max(over, key=lambda prompt: len(prompt.ids))
-    others = f" ({len(over) - 1} more prompts do not fit either)" if len(over) > 1 else ""
+    does = "does" if len(over) == 2 else "do"
+    others = f" ({counted(len(over) - 1, 'more prompt')} {does} not fit either)" if len(over) > 1 else ""
     reason = (
-        f'prompt "{longest.id}" has {len(longest.ids)} tokens, and {new_tokens} new ones make '
+        f'prompt "{longest.id}" has {counted(len(longest.ids), "token")}, and {counted(new_tokens, "new one")} make '
         f"{len(longest.ids) + new_tokens}: the {role}context of {model.resolved.name} holds {context}{others}; "
         "shorten it or lower workload.max_new_tokens"
     )

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from specq.core.errors import PromptError, UserError
+from specq.core.nouns import counted
 from specq.experiment.checks import Refusal
 from specq.experiment.schema import Experiment
 from specq.experiment.sizes import PlannedModel
@@ -29,13 +30,16 @@ def check_room(role: str, model: PlannedModel, one: PlannedEval) -> None:
         return
     longest = max(over, key=lambda place: one.room[place])
     tokens, room = one.tokens[longest], one.room[longest]
-    others = f" ({len(over) - 1} more items do not fit either)" if len(over) > 1 else ""
-    what = "new ones" if one.new_tokens is not None else "of the longest text that is scored"
+    does = "does" if len(over) == 2 else "do"
+    others = f" ({counted(len(over) - 1, 'more item')} {does} not fit either)" if len(over) > 1 else ""
+    what = counted(room - tokens, "new one")
+    if one.new_tokens is None:
+        what = f"{room - tokens} of the longest text that is scored"
     lower = ", or lower max_new_tokens" if one.new_tokens is not None else ""
     if one.asked.task is not None:
         lower = ", ask fewer examples (num_fewshot), or set max_gen_toks lower in a YAML that includes the task's"
     raise PromptError(
-        f'item "{one.items[longest].id}" has {tokens} tokens, and {room - tokens} {what} make {room}: the '
+        f'item "{one.items[longest].id}" has {counted(tokens, "token")}, and {what} make {room}: the '
         f"{role}context of {model.resolved.name} holds {context}{others}; nothing is truncated: shorten it{lower}"
     )
 

@@ -3,20 +3,20 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from specq.core import hashes
 from specq.core.errors import ConfigError, PromptError, RunFailed, UserError
-from specq.evals import describe, metrics
+from specq.core.nouns import counted
 from specq.evals import items as item_files
+from specq.evals import metrics
 from specq.evals.harness import continuations
 from specq.evals.items import Item
-from specq.evals.metric import Metric
 from specq.evals.tasks import Task
-from specq.experiment import eval_checks
+from specq.experiment import eval_checks, floor_checks
 from specq.experiment.checks import Refusal
 from specq.experiment.quality import Eval, split
 from specq.experiment.schema import Experiment
@@ -95,34 +95,27 @@ def planned(
     notes: list[str] = []
     for asked in experiment.evals:
         try:
-            one, said = _task(asked, tokenizer) if asked.task is not None else (_planned(asked, target, tokenizer), ())
+            one, said = _task(asked, tokenizer) if asked.task is not None else _of_file(asked, tokenizer)
             eval_checks.check_room("", target, one)
-            _check_floor(experiment, one)
+            floor_checks.check_quality(experiment, one)
         except UserError as error:
             refusals.append(Refusal(arm=None, reason=f'eval "{asked.name}": {error}', error=type(error)))
             continue
         found.append(one)
+        if experiment.smoke and asked.task is None:
+            # What the limit of a smoke run leaves out is asked in the run that is judged.
+            said = ()
         notes += [*_notes(experiment, one), *(f'eval "{asked.name}": {note}' for note in said)]
     return tuple(found), refusals, notes
 
 
-def load(asked: Eval) -> tuple[tuple[Item, ...], Metric]:
-    """The items of an eval, cut to its limit, and its metric, which fits them.
-
-    Raises:
-        PromptError: the file or a line is wrong, or the metric does not fit.
-        ConfigError: no such metric or option.
-    """
+def _of_file(asked: Eval, tokenizer: Any) -> tuple[PlannedEval, tuple[str, ...]]:
+    """An eval of a file, and what its reader must know."""
     path = Path(str(asked.items)).expanduser()
     metric = metrics.make(str(asked.metric), asked.options)
-    items = item_files.load(path)
-    items = items[: asked.limit] if asked.limit is not None else items
+    whole = item_files.load(path)
+    items = whole[: asked.limit] if asked.limit is not None else whole
     metrics.check(metric, items, path)
-    return items, metric
-
-
-def _planned(asked: Eval, target: PlannedModel, tokenizer: Any) -> PlannedEval:
-    items, metric = load(asked)
     tokens, prompts, room = [], [], []
     for item in items:
         try:
@@ -134,7 +127,7 @@ def _planned(asked: Eval, target: PlannedModel, tokenizer: Any) -> PlannedEval:
         after = [len(tokenizer(text, add_special_tokens=False)["input_ids"]) for text in continuations(item, metric)]
         room.append(tokens[-1] + max(after, default=asked.max_new_tokens))
     judging = Judging(name=metric.name, output=metric.output, binary=metric.binary, sha256=metric.sha256)
-    return PlannedEval(
+    planned = PlannedEval(
         asked=asked,
         items=items,
         metric=judging,
@@ -145,6 +138,16 @@ def _planned(asked: Eval, target: PlannedModel, tokenizer: Any) -> PlannedEval:
         new_tokens=asked.max_new_tokens if metric.output == "text" else None,
         batch_size=asked.batch_size,
     )
+    return planned, tuple(_left_out(asked, items, whole))
+
+
+def _left_out(asked: Eval, items: Sequence[Item], whole: Sequence[Item]) -> Iterator[str]:
+    critical, of = (sum(item.critical for item in some) for some in (items, whole))
+    if critical < of:
+        yield (
+            f"limit = {asked.limit} leaves out {of - critical} of {counted(of, 'critical item')}: no arm is held to "
+            f"{'it' if of - critical == 1 else 'them'}"
+        )
 
 
 def load_task(asked: Eval) -> Task:
@@ -204,45 +207,23 @@ def _task(asked: Eval, tokenizer: Any) -> tuple[PlannedEval, tuple[str, ...]]:
     return planned, task.notes
 
 
-def _check_floor(experiment: Experiment, one: PlannedEval) -> None:
-    """Refuse a margin that no outcome could meet, one on a tag that no item has, and a price of what is half right."""
-    priced = experiment.objective.minimise == "price_per_correct_answer" or experiment.floor.price_per_correct_answer
-    if priced and not one.metric.binary:
-        raise ConfigError(f'price_per_correct_answer: metric "{one.metric.name}" scores more than 0 or 1')
-    for key, margin in experiment.floor.quality.items():
-        name, tag = split(key)
-        if name != one.asked.name:
-            continue
-        items = [item for item in one.items if tag is None or tag in item.tags]
-        if not items:
-            tags = ", ".join(sorted({tag for item in one.items for tag in item.tags})) or "none"
-            raise ConfigError(f'floor.quality "{key}": no item has the tag "{tag}"; the tags are {tags}')
-        clusters = len({item.cluster for item in items})
-        if not experiment.smoke and one.metric.binary and (why := describe.undecidable(clusters, margin)):
-            whose = (
-                f"{len(items)} items in {clusters} clusters, which count once each: " if clusters < len(items) else ""
-            )
-            raise ConfigError(f'floor.quality "{key}": {whose}{why}; give a wider margin, more items, or no floor')
-
-
 def _notes(experiment: Experiment, one: PlannedEval) -> Sequence[str]:
     asked, found = one.asked, []
-    if asked.limit is not None and len(one.items) < asked.limit:
-        found.append(f'eval "{asked.name}": limit = {asked.limit}, but it holds {len(one.items)} items: all are asked')
-    floors = [key for key in experiment.floor.quality if split(key)[0] == asked.name]
-    if not floors:
+    # A smoke run's limit is none that stands in the file.
+    if asked.limit is not None and len(one.items) < asked.limit and not experiment.smoke:
+        held = counted(len(one.items), "item")
+        found.append(f'eval "{asked.name}": limit = {asked.limit}, but it holds {held}: all are asked')
+    # Nor are its items those that a margin would be held with.
+    if not experiment.smoke and not any(split(key)[0] == asked.name for key in experiment.floor.quality):
         found.append(
             f'eval "{asked.name}" has no margin in [floor] quality: scores are shown, and no lever that changes the '
-            f"outputs can be kept for them; for example: quality = {{ {asked.name} = 0.02 }}"
+            f"outputs can be kept for them; {floor_checks.example(one)}"
         )
-    found += [
-        f'floor.quality "{key}" = {margin}: a lever may lose {describe.points(margin)} of 100; 0.02 is 2 points'
-        for key in floors
-        if (margin := experiment.floor.quality[key]) >= describe.LARGE_MARGIN and one.metric.binary
-    ]
+    found += floor_checks.large(experiment, one)
     prompts = Counter(item.prompt or str(item.messages) for item in one.items)
     if twice := sum(count - 1 for count in prompts.values()):
-        found.append(f'eval "{asked.name}": {twice} items repeat the prompt of another, and count as evidence twice')
+        what = ("1 item repeats", "counts") if twice == 1 else (f"{twice} items repeat", "count")
+        found.append(f'eval "{asked.name}": {what[0]} the prompt of another, and {what[1]} as evidence twice')
     lossy = [name for name, lever in experiment.levers.items() if (draft := lever.draft()) is not None and draft.lossy]
     if one.metric.output != "text" and lossy:
         found.append(

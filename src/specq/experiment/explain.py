@@ -13,6 +13,7 @@ from pydantic.fields import FieldInfo
 from pydantic_core import ErrorDetails
 
 from specq.core.errors import nearest
+from specq.experiment.overrides import like, typed
 
 _LONGEST = 60
 _MOST = 3
@@ -26,14 +27,18 @@ def explain(error: ValidationError, model: type[BaseModel], overridden: Collecti
     """
     # An unknown key explains a missing one beside it, so it speaks first.
     errors = sorted(error.errors(include_url=False), key=lambda item: item["type"] != "extra_forbidden")
-    shown = "; also ".join(_origin(item, overridden) + _line(item, model) for item in errors[:_MOST])
+    shown = "; also ".join(_told(item, model, overridden) for item in errors[:_MOST])
     left = len(errors) - _MOST
     return shown + (f"; and {left} more, which show when these are mended" if left > 0 else "")
 
 
-def _origin(item: ErrorDetails, overridden: Collection[tuple[str, ...]]) -> str:
+def _told(item: ErrorDetails, model: type[BaseModel], overridden: Collection[tuple[str, ...]]) -> str:
     path = tuple(str(part) for part in item["loc"])
-    return f"--set {'.'.join(path)}: " if any(path[: len(o)] == o for o in overridden) else ""
+    by_set = any(path[: len(o)] == o for o in overridden)
+    line = f"--set {'.'.join(path)}: {_line(item, model)}" if by_set else _line(item, model)
+    if item["type"] == "tuple_type":
+        return line + (f"; type {typed(path)}" if by_set else f" such as {like(path)}")
+    return line
 
 
 def _line(item: ErrorDetails, model: type[BaseModel]) -> str:

@@ -4,14 +4,16 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
 from specq.core.errors import PromptError, Unsupported, UserError
+from specq.core.nouns import counted
 from specq.core.types import Prompt
 from specq.engines.base import Capabilities
-from specq.experiment import checks, eval_checks, eval_memory, eval_plan, memory, models
+from specq.experiment import checks, eval_checks, eval_memory, eval_plan, floor_checks, memory, models, overlap
 from specq.experiment import prompts as prompt_files
 from specq.experiment.arms import arms
 from specq.experiment.checks import (
@@ -118,7 +120,8 @@ def make(
     rendered, refusals, notes = _render(items, tokenizer)
     notes = [*_workload_notes(experiment, items, target), *target.facts.notes, *notes]
     evals, unfit, said = eval_plan.planned(experiment, target, tokenizer)
-    refusals, notes = [*refusals, *unfit], [*notes, *said]
+    refusals = [*refusals, *unfit, *floor_checks.refusals(experiment, len(items), evals)]
+    notes = [*notes, *said, *floor_checks.notes(experiment)]
     longest = max(rendered, key=lambda prompt: len(prompt.ids), default=None)
     tokens = (len(longest.ids) if longest else 0) + experiment.workload.max_new_tokens
     if capabilities is None:
@@ -163,6 +166,9 @@ def make(
         planned.append(planned_arm(arm, own, draft, tokens=tokens, bandwidth=bandwidth_bytes_per_s))
         loads.append(memory.Load(arm=planned[-1], target=own, draft=draft))
     evals, said = eval_checks.settled(experiment, target, loads, evals)
+    with suppress(UserError):
+        # A recipe or a text that cannot be read is refused with its arm.
+        said += overlap.notes(experiment, evals)
     asked = eval_memory.held(experiment, loads, evals)
     logits_bytes = memory.logits_bytes(target, experiment, len(rendered))
     held = memory.held(memory.blocks(loads, experiment.engine), experiment, available_bytes, logits_bytes)
@@ -203,18 +209,21 @@ def _render(items: Sequence[prompt_files.Item], tokenizer: Any) -> tuple[tuple[P
     refusals = []
     for reason, (first, *others) in refused.items():
         # What a template refuses it refuses in most prompts, so the first stands for all.
-        more = f" (and {len(others)} more prompts)" if others else ""
+        more = f" (and {counted(len(others), 'more prompt')})" if others else ""
         refusals.append(Refusal(arm=None, reason=f'prompt "{first}"{more}: {reason}', error=PromptError))
-    counted = [note if n == len(items) else f"{note} ({n} of {len(items)} prompts)" for note, n in notes.items()]
-    return tuple(prompts), refusals, counted
+    some = {n: f" ({n} of {counted(len(items), 'prompt')})" for n in notes.values() if n < len(items)}
+    said = [note + some.get(n, "") for note, n in notes.items()]
+    return tuple(prompts), refusals, said
 
 
 def _workload_notes(experiment: Experiment, items: Sequence[prompt_files.Item], target: PlannedModel) -> list[str]:
     notes, load = [], experiment.workload
-    if load.limit is not None and len(items) < load.limit:
-        notes.append(f"limit = {load.limit}, but {load.prompts} holds {len(items)} prompts: all of them run")
+    if load.limit is not None and len(items) < load.limit and not experiment.smoke:
+        held = counted(len(items), "prompt")
+        notes.append(f"limit = {load.limit}, but {load.prompts} holds {held}: all of them run")
     if dropped := [item.dropped_turns for item in items if item.dropped_turns]:
-        notes.append(f"{sum(dropped)} later turns of {len(dropped)} prompts are not asked: only first turns are")
+        turns, of = counted(sum(dropped), "later turn"), counted(len(dropped), "prompt")
+        notes.append(f"{turns} of {of} {'is' if sum(dropped) == 1 else 'are'} not asked: only first turns are")
     asks = {key: value for key, value in target.facts.generation_defaults.items() if key != "do_sample"}
     if asks:
         uses = ", ".join(f"{key} {getattr(load, key)}" for key in asks)

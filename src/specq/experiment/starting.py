@@ -10,19 +10,18 @@ from typing import Literal, get_args
 from specq.core import jsonl
 from specq.core.errors import ConfigError, UserError, nearest
 from specq.core.types import CACHE_BLOCK
-from specq.evals import describe, metrics
+from specq.evals import describe, margins, metrics
 from specq.evals import items as item_files
 from specq.models import facts, refs
 from specq.models.facts import Facts
+from specq.stats.intervals import TAIL_FROM
 
 Question = Literal["quantize", "draft", "levers"]
 QUESTIONS: tuple[Question, ...] = get_args(Question)
 # Groups that the packed 4-bit kernels take, the usual one first.
 GROUPS = (64, 32, 128)
-# The first that fits all items is proposed.
-_METRICS = ("choice", "fields", "tool_call", "evidence", "json_schema", "number_match", "contains", "loglikelihood")
-# Margins in shares; the least that the items can decide is proposed.
-_MARGINS = (0.02, 0.03, 0.05, 0.1, 0.2)
+# What an example without items asks for, in shares.
+_MARGIN = 0.05
 _ASKS = {
     "quantize": "Should I quantize {model}, and how far?",
     "draft": "Which draft makes {model} faster on my prompts?",
@@ -156,7 +155,10 @@ def _levers(question: str, stem: Path, recipes: Sequence[Path], model: Facts, gr
 
 
 def _quality(evals: Path | None, *, changes: bool) -> str:
-    ceilings = '# ttft_s_p95 = 2.0\n# peak_bytes = "4 GiB"\n'
+    ceilings = (
+        f"# ttft_s_p95 = 2.0        # needs {TAIL_FROM['p95']} answers: prompts x repeats x processes\n"
+        '# peak_bytes = "4 GiB"     # needs workload.memory, which is on\n'
+    )
     if evals is None:
         why = (
             "levers that change the outputs cannot be kept without an eval" if changes else "drafts are audited anyway"
@@ -165,7 +167,7 @@ def _quality(evals: Path | None, *, changes: bool) -> str:
 minimise = "tpot_s"       # or "e2e_s", "price_per_correct_answer"
 
 [floor]                   # what you will not give up; {why}
-# quality = {{ mine = 0.02 }}
+# quality = {{ mine = {_MARGIN} }}  # {describe.points(_MARGIN)} take {describe.least_items(_MARGIN)} items or more
 {ceilings}
 # [[evals]]               # what quality is measured on
 # name = "mine"
@@ -174,27 +176,14 @@ minimise = "tpot_s"       # or "e2e_s", "price_per_correct_answer"
 """
     items = item_files.load(evals)
     described = describe.describe(evals, items)
-    metric = next((name for name in _METRICS if name in described.fits), next(iter(described.fits), None))
-    if metric is None:
+    if (metric := described.proposed) is None:
         raise ConfigError(f"{evals}: no built-in metric fits all items; see: specq evals check {evals}")
-    all_fields = "options = { all = true } # 0 or 1: every field right\n" if metric == "fields" else ""
-    enough = [margin for margin in _MARGINS if not describe.cannot_decide(described.clusters, margin)]
-    made = metrics.make(metric, {"all": True} if all_fields else {})
+    pairs = ", ".join(f"{key} = {json.dumps(value)}" for key, value in metric.options.items())
+    options = f"options = {{ {pairs} }} # {metric.about}\n" if pairs else ""
+    made = metrics.make(metric.name, metric.options)
     name = "".join(c if c.isascii() and (c.isalnum() or c in "-_") else "-" for c in evals.stem).strip("-_") or "evals"
-    if enough or not made.binary:
-        margin = enough[0] if enough else _MARGINS[-1]
-        about = (
-            f"at most {100 * margin:.0f} points worse, the least that these items can decide without a flip"
-            if made.binary
-            else f"at most {margin} worse in the score's own unit; what they can decide a run tells"
-        )
-        floor = f"quality = {{ {name} = {margin} }}  # {about}"
-    else:
-        needed = describe.least_items(_MARGINS[-1])
-        floor = (
-            f"# quality = {{ {name} = {_MARGINS[-1]} }}  # {described.clusters} items cannot decide even "
-            f"{100 * _MARGINS[-1]:.0f} points; {needed} or more can"
-        )
+    proposed = margins.proposed(name, described.clusters, binary=made.binary, items=described.items)
+    floor = f"{'' if proposed.margin else '# '}{proposed.line}  # {proposed.about}"
     return f"""[objective]
 minimise = "tpot_s"       # or "e2e_s", "price_per_correct_answer"
 
@@ -204,8 +193,8 @@ minimise = "tpot_s"       # or "e2e_s", "price_per_correct_answer"
 [[evals]]                 # what quality is measured on
 name = "{name}"
 items = {_toml(str(evals))}
-metric = "{metric}"
-{all_fields}max_new_tokens = 48
+metric = "{metric.name}"
+{options}max_new_tokens = 48
 # stop = ["\\n"]
 """
 

@@ -17,8 +17,12 @@ MOST_K = 32
 if TYPE_CHECKING:
     from specq.experiment.schema import Experiment
     from specq.forecast.cost import Curve
+    from specq.forecast.files import FromFiles
+    from specq.forecast.files_check import Seconds
+    from specq.forecast.joint import Grid
     from specq.forecast.study import Study
     from specq.forecast.validate import Gap
+    from specq.report.forecast_grid import GridReport
     from specq.run.runner import OnProgress
 
     Curves = Mapping[str, Curve]
@@ -52,25 +56,28 @@ def study_drafts(
     experiment: Experiment | Path | str,
     *,
     most: int = 8,
+    contexts: Sequence[int] = (),
     say: Callable[[str], None] | None = None,
     ceilings: Callable[[Curves], None] | None = None,
 ) -> Study:
     """Forecast every draft lever of an experiment, with every k up to `most` and every exact rule, without running it.
 
-    The target writes one text a prompt, each draft reads it once, and short runs measure the seconds of steps.
-    `ceilings` gets those before anything else is generated; `say` is told what is being done.
+    The target writes one text a prompt, each draft reads it once, and short runs measure the seconds of steps, after
+    `contexts` tokens each (none given: where the prompts are, at both ends where those are far apart).
+    `ceilings` gets those before anything else is generated; `say` is told what is being done, and of levers that are
+    left out.
 
     Raises:
-        UserError: what can be refused before weights are loaded: models, tokenizers, prompts, memory.
+        ConfigError: `most` is out of range, or there is no lever of kind draft.
+        UserError: what can be refused before weights are loaded: models, tokenizers, prompts, contexts, memory.
     """
-    from specq.experiment import config
-    from specq.forecast import study
+    from specq.forecast import of_file, study
 
-    def nothing(_: object) -> None:
-        return
-
-    given = config.load(Path(experiment)) if isinstance(experiment, str | Path) else experiment
-    return study.study(given, ks=range(1, most + 1), say=say or nothing, ceilings=ceilings or nothing)
+    say = say or _nothing
+    asked = of_file.ask(_loaded(experiment), targets=False)
+    for note in asked.notes:
+        say(note)
+    return study.study(asked.experiment, ks=_ks(most), contexts=contexts, say=say, ceilings=ceilings or _nothing)
 
 
 def validate_drafts(
@@ -85,3 +92,100 @@ def validate_drafts(
 
     cells = validate.chosen(study)
     return validate.validate(study, cells, out=Path(out), repeats=repeats, on_progress=on_progress)
+
+
+def study_grid(
+    experiment: Experiment | Path | str,
+    *,
+    most: int = 8,
+    contexts: Sequence[int] = (),
+    say: Callable[[str], None] | None = None,
+    ceilings: Callable[[str, Curves], None] | None = None,
+    on_progress: OnProgress | None = None,
+) -> Grid:
+    """Forecast every target of an experiment (its own, and each quantize lever) with every draft lever, on one scale.
+
+    As study_drafts, for one target after the other; `ceilings` gets a target's name with its curves. What recipes ask
+    for is quantized first, once, and `on_progress` is told of it.
+
+    Raises:
+        ConfigError: as study_drafts.
+        UserError: as study_drafts; memory holds not even the plain target with its drafts.
+        RunFailed, DiskFull: a model could not be quantized. Interrupted: while one was.
+    """
+    from specq.forecast import joint
+
+    return joint.study(
+        _loaded(experiment),
+        ks=_ks(most),
+        contexts=contexts,
+        say=say or _nothing,
+        ceilings=ceilings or _nothing,
+        on_progress=on_progress,
+    )
+
+
+def measure_grid(
+    grid: Grid, *, cells: int = 6, out: Path | str = DEFAULT_OUT, on_progress: OnProgress | None = None
+) -> tuple[Path, GridReport]:
+    """Run the cells of a grid that are worth it, at most so many beside the baseline: the run's folder, and all cells.
+
+    Raises:
+        ConfigError: so few cells that none would run. Interrupted, RunFailed, UserError: as run_experiment does.
+    """
+    from specq.forecast import joint_live
+
+    return joint_live.measure(grid, most=cells, out=Path(out), on_progress=on_progress)
+
+
+def replay_files(
+    target: Path | str,
+    drafts: Mapping[str, Path | str],
+    *,
+    temperature: float = 0.0,
+    top_k: int = 0,
+    top_p: float = 1.0,
+    min_p: float = 0.0,
+    most: int = 8,
+    seconds: Seconds | None = None,
+) -> FromFiles:
+    """Rank drafts from files of prompt log-probabilities: every k up to `most`, every exact rule, the best first.
+
+    Where the files do not fix the law, the tokens per step lie between bounds. `seconds` (specq.forecast.files_check)
+    turns them into speed-ups.
+
+    Raises:
+        PromptError: a file is none, is of other texts than the target's, or has texts that the target did not write.
+        ConfigError: a value out of range, a file twice, or seconds that do not fit the drafts or each other.
+    """
+    from specq.forecast import files
+
+    named = {name: Path(file) for name, file in drafts.items()}
+    return files.rank(
+        Path(target),
+        named,
+        temperature=temperature,
+        top_k=top_k,
+        top_p=top_p,
+        min_p=min_p,
+        most=most,
+        seconds=seconds,
+    )
+
+
+def _loaded(experiment: Experiment | Path | str) -> Experiment:
+    from specq.experiment import config
+
+    return config.load(Path(experiment)) if isinstance(experiment, str | Path) else experiment
+
+
+def _ks(most: int) -> range:
+    from specq.core.errors import ConfigError
+
+    if not 1 <= most <= MOST_K:
+        raise ConfigError(f"most = {most}: a draft proposes at least 1 token and at most {MOST_K}; give one of these")
+    return range(1, most + 1)
+
+
+def _nothing(*_: object) -> None:
+    return

@@ -1,26 +1,15 @@
-"""Cost curves: the seconds of a step by what it proposes, measured in the loop itself, and what follows from them.
+"""Cost curves: the seconds of a step by what it proposes and by the tokens before it, and what follows from them.
 
-A curve is measured before anything is forecast: short texts are decoded with each k of a small grid, plain decoding in
-turn with it, so that both sides of every ratio come from the same minutes. From the curve alone follow the ceiling
-with a perfect draft, (k + 1) T(1) / step(k), and the tokens per step at which drafting breaks even, step(k) / T(1).
+`measuring` makes them in the loop itself, before anything is forecast. From a curve alone follow the ceiling with a
+perfect draft, (k + 1) T(1) / step(k), and the tokens per step at which drafting breaks even, step(k) / T(1).
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from contextlib import suppress
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
-
-from specq.core.clock import now
-from specq.core.types import DraftSpec, Prompt, Sampling, Step
-from specq.engines.base import Decoder, LoadedTarget
-
-SECONDS = 5.0
-"""At most so long a draft, but one round at least; loading and warming up are not in it."""
-_STEPS = 5
-_ROUNDS = 4
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -28,7 +17,7 @@ class Point:
     """Seconds of a step with `proposed` proposals: medians of its parts over `n` steps.
 
     `rest_s` holds sampling, verifying, rolling back and bookkeeping. `spread` is the median distance of whole steps
-    from their median, as a share of it.
+    from their median, as a share of it. `context` is the tokens before such a step, the median; 0: not known.
     """
 
     proposed: int
@@ -37,6 +26,7 @@ class Point:
     rest_s: float
     n: int
     spread: float
+    context: int = 0
 
     @property
     def step_s(self) -> float:
@@ -50,37 +40,70 @@ class Curve:
 
     `points` rise in `proposed`, from 0 where a step without proposals was seen (a lookup without a match).
     `context` is the tokens before a step, in the middle of what was measured; `measured_s` what measuring took.
+
+    `depths` are the curves of each context that was measured, the shortest first; all but the first may have fewer
+    points. Where there are several, `points` and `plain` lie between them, at `context`. `prefill_s` is what the
+    target took to read a prompt of `prefill_tokens` tokens, None where that was not measured.
     """
 
     plain: Point
     points: tuple[Point, ...]
     context: int
     measured_s: float
+    prefill_tokens: int = 0
+    prefill_s: float | None = None
+    depths: tuple[Curve, ...] = ()
 
-    def parts(self, most: int) -> dict[str, np.ndarray]:
+    def parts(self, most: int, contexts: Sequence[int] | np.ndarray | None = None) -> dict[str, np.ndarray]:
         """Seconds of "draft", "verify" and "rest" for 0 .. most proposals, [most + 1] each.
 
         Between measured points on a line, beyond the last one on the line of the last two. A step that proposes
         nothing costs a plain step where none was seen.
+
+        With `contexts` [T], the tokens before each of T steps, [T, most + 1] each: between measured contexts on a line,
+        outside of them as at the nearest one.
         """
-        points = list(self.points)
-        if points[0].proposed:
-            points.insert(0, replace(self.plain, draft_s=0.0))
-        at, wanted = np.array([point.proposed for point in points], dtype=float), np.arange(most + 1.0)
-        found = {}
-        for name in ("draft", "verify", "rest"):
-            seconds = np.array([getattr(point, f"{name}_s") for point in points])
-            line = np.interp(wanted, at, seconds)
-            if len(at) > 1:
-                slope = (seconds[-1] - seconds[-2]) / (at[-1] - at[-2])
-                line = np.where(wanted > at[-1], seconds[-1] + slope * (wanted - at[-1]), line)
-            found[name] = line
+        if contexts is None:
+            return _parts(self.plain, self.points, most)
+        if len(self.depths) < 2:
+            return {
+                name: np.broadcast_to(seconds, (len(contexts), most + 1)) for name, seconds in self.parts(most).items()
+            }
+        own = [_deeper(self.depths[0], depth, most) for depth in self.depths]
+        weights = self._weights(contexts)
+        return {name: np.maximum(weights @ np.array([each[name] for each in own]), 0.0) for name in own[0]}
+
+    def step_s(self, most: int, contexts: Sequence[int] | np.ndarray | None = None) -> np.ndarray:
+        """Seconds of a step with 0 .. most proposals, [most + 1], or [T, most + 1] at `contexts` [T]."""
+        draft, verify, rest = self.parts(most, contexts).values()
+        whole: np.ndarray = draft + verify + rest
+        return whole
+
+    def plain_s(self, contexts: Sequence[int] | np.ndarray) -> np.ndarray:
+        """Seconds of a plain step after `contexts` [T] tokens, [T]."""
+        if len(self.depths) < 2:
+            return np.full(len(contexts), self.plain.step_s)
+        found: np.ndarray = self._weights(contexts) @ np.array([depth.plain.step_s for depth in self.depths])
         return found
 
-    def step_s(self, most: int) -> np.ndarray:
-        """Seconds of a step with 0 .. most proposals, [most + 1]."""
-        whole: np.ndarray = sum(self.parts(most).values(), np.zeros(most + 1))
-        return whole
+    def at(self, context: int) -> Curve:
+        """The curve at a context that lies among its depths, which are kept."""
+        first = self.depths[0]
+        seen: dict[int, list[Point]] = {}
+        for depth in self.depths:
+            for one in depth.points:
+                seen.setdefault(one.proposed, []).append(one)
+        parts = self.parts(max(seen), [context])
+        points = tuple(_between(seen[one.proposed], parts, context) for one in first.points)
+        plains, weights = [depth.plain for depth in self.depths], self._weights([context])[0]
+        verify, rest = (float(weights @ [getattr(one, name) for one in plains]) for name in ("verify_s", "rest_s"))
+        plain = replace(_worst(plains), verify_s=verify, rest_s=rest, context=context)
+        return replace(self, plain=plain, points=points, context=context)
+
+    def _weights(self, contexts: Sequence[int] | np.ndarray) -> np.ndarray:
+        """How much of each depth a step takes, [T, depths]: two neighbours share it, outside the nearest has it all."""
+        at, each = [depth.context for depth in self.depths], np.eye(len(self.depths))
+        return np.stack([np.interp(np.asarray(contexts, dtype=float), at, row) for row in each], axis=-1)
 
     def ceiling(self, k: int) -> float:
         """The speed-up of a draft of k tokens that is always right: (k + 1) T(1) / step(k)."""
@@ -110,99 +133,42 @@ def grid(most: int) -> tuple[int, ...]:
     return tuple(sorted({1 << power for power in range(most.bit_length())} | {most}))
 
 
-def measure(
-    target: LoadedTarget,
-    drafts: Mapping[str, DraftSpec],
-    prompts: Sequence[Prompt],
-    sampling: Sampling,
-    *,
-    grid: Sequence[int],
-    seconds: float = SECONDS,
-) -> dict[str, Curve]:
-    """The curve of each draft, at the context lengths of some prompts; stops are ignored.
+def _parts(plain: Point, measured: Sequence[Point], most: int) -> dict[str, np.ndarray]:
+    points = list(measured)
+    if not points or points[0].proposed:
+        points.insert(0, replace(plain, draft_s=0.0))
+    at, wanted = np.array([point.proposed for point in points], dtype=float), np.arange(most + 1.0)
+    found = {}
+    for name in ("draft", "verify", "rest"):
+        seconds = np.array([getattr(point, f"{name}_s") for point in points])
+        line = np.interp(wanted, at, seconds)
+        if len(at) > 1:
+            slope = (seconds[-1] - seconds[-2]) / (at[-1] - at[-2])
+            line = np.where(wanted > at[-1], seconds[-1] + slope * (wanted - at[-1]), line)
+        found[name] = line
+    return found
 
-    Every round decodes short texts with each k of the grid and plain ones between them, and takes the next prompt; as
-    many rounds are made as fit `seconds` a draft. A lookup reads prompts that say everything twice, at their length,
-    so that it has something to propose.
+
+def _deeper(first: Curve, depth: Curve, most: int) -> dict[str, np.ndarray]:
+    """The parts at a depth of few points: those of the first depth, and what the context adds at the points of both.
+
+    What it adds lies on lines between those points. It grows with the proposals and has no jumps of its own, which the
+    seconds themselves have where a kernel changes its ways.
     """
-    twice = [replace(prompt, ids=(prompt.ids[(len(prompt.ids) + 1) // 2 :] or prompt.ids) * 2) for prompt in prompts]
-    return {
-        name: _curve(target, draft, twice if draft.method == "lookup" else prompts, sampling, grid, seconds)
-        for name, draft in drafts.items()
-    }
-
-
-def _curve(
-    target: LoadedTarget,
-    draft: DraftSpec,
-    prompts: Sequence[Prompt],
-    sampling: Sampling,
-    grid: Sequence[int],
-    seconds: float,
-) -> Curve:
-    plain = target.decoder(None)
-    decoders = {k: target.decoder(replace(draft, k=k)) for k in grid}
-    plain_steps: list[Step] = []
-    steps: list[Step] = []
-    # Loading and the first passes of each shape belong to no curve.
-    for k, decoder in decoders.items():
-        _steps(decoder, prompts[0], sampling, k)
-    begun, rounds, used = now(), 0, 0.0
-    # Whole rounds, as many as fit: a round that is cut would measure the small k more often than the large ones.
-    while rounds == 0 or (rounds < _ROUNDS and used * (rounds + 1) / rounds < seconds):
-        prompt = prompts[rounds % len(prompts)]
-        order = list(decoders) if rounds % 2 == 0 else list(decoders)[::-1]
-        for place, k in enumerate(order):
-            if place % 2 == 0:
-                # Every other turn is plain, since the machine's speed moves within seconds.
-                plain_steps += _steps(plain, prompt, sampling, 0)
-            steps += _steps(decoders[k], prompt, sampling, k)
-        rounds, used = rounds + 1, now() - begun
-    by_size: dict[int, list[Step]] = {}
-    for step in steps:
-        by_size.setdefault(step.proposed, []).append(step)
-    points = [_point(size, by_size[size]) for size in sorted(by_size) if size in (0, *grid)]
-    contexts = [step.context for step in (*plain_steps, *steps)]
-    return Curve(
-        plain=_point(0, plain_steps),
-        points=tuple(points),
-        context=int(np.median(contexts)),
-        measured_s=used,
+    both = {one.proposed for one in first.points} & {one.proposed for one in depth.points}
+    here, there = (
+        _parts(curve.plain, [one for one in curve.points if one.proposed in both], most) for curve in (first, depth)
     )
+    whole = _parts(first.plain, first.points, most)
+    return {name: whole[name] + there[name] - here[name] for name in whole}
 
 
-class _Enough(Exception):
-    """As many steps were seen as are wanted of a text."""
+def _between(seen: Sequence[Point], parts: dict[str, np.ndarray], context: int) -> Point:
+    k = seen[0].proposed
+    draft, verify, rest = (float(parts[name][0, k]) for name in ("draft", "verify", "rest"))
+    return replace(_worst(seen), draft_s=draft, verify_s=verify, rest_s=rest, context=context)
 
 
-def _steps(decoder: Decoder, prompt: Prompt, sampling: Sampling, k: int) -> list[Step]:
-    """The steps of a short text but its first, which warms up; as many whatever is accepted."""
-    seen: list[Step] = []
-
-    def keep(step: Step) -> None:
-        seen.append(step)
-        if len(seen) > _STEPS:
-            raise _Enough
-
-    most = (_STEPS + 1) * (k + 1) + 1
-    # Where the request is shorter than this, its prompt is cut by as much: what fits the context fits it still.
-    prompt = replace(prompt, ids=prompt.ids[min(max(0, most - sampling.max_new_tokens), len(prompt.ids) - 1) :])
-    short = replace(sampling, max_new_tokens=most, ignore_eos=True, stop=(), min_new_tokens=0)
-    with suppress(_Enough):
-        decoder.generate([prompt], short, on_step=keep)
-    return seen[1:]
-
-
-def _point(proposed: int, steps: Sequence[Step]) -> Point:
-    parts = np.array([(step.draft_s, step.verify_s, step.sample_s + step.rest_s) for step in steps])
-    whole = parts.sum(axis=1)
-    middle = float(np.median(whole))
-    draft, verify, rest = np.median(parts, axis=0)
-    return Point(
-        proposed=proposed,
-        draft_s=float(draft),
-        verify_s=float(verify),
-        rest_s=float(rest),
-        n=len(steps),
-        spread=float(np.median(np.abs(whole - middle))) / middle,
-    )
+def _worst(points: Sequence[Point]) -> Point:
+    """A point that is as uncertain as the most uncertain of these."""
+    return replace(points[0], n=min(one.n for one in points), spread=max(one.spread for one in points))

@@ -83,6 +83,7 @@ def rank(
     resamples: int = RESAMPLES,
     seed: int = 0,
     asked: Mapping[str, Rule] | None = None,
+    prompt_tokens: Sequence[int] | None = None,
 ) -> Ranking:
     """Forecast every draft with every k and rule.
 
@@ -94,41 +95,47 @@ def rank(
         resamples: of the bootstrap over prompts.
         seed: of the same.
         asked: the rule that each draft was asked with; of cells that are equally fast it comes first.
+        prompt_tokens: of the prompt of each text, so that a step costs what it does at its context; None: all steps
+            cost what they do in the middle of each curve.
 
     Raises:
         ValueError: no prompt has a token after its first.
     """
-    sizes = {name: [_size(one) for one in some] for name, some in texts.items()}
-    tokens = np.array(next(iter(sizes.values()), []), dtype=float)
+    tokens = np.array([_size(one) for one in next(iter(texts.values()), ())], dtype=float)
     if not (tokens > 0).any():
         raise ValueError("forecast: no text has a token after its first: let the target write more of them")
-    rng = np.random.default_rng(seed)
-    weights = np.vstack(
-        [np.ones(len(tokens)), rng.multinomial(len(tokens), np.full(len(tokens), 1 / len(tokens)), size=resamples)]
-    )
-    cells, times, rows = [], [], []
+    rng, written = np.random.default_rng(seed), tokens > 0
+    count = int(written.sum())
+    # An answer of one token has no steps: a resample of such answers alone would have no speed at all.
+    drawn = rng.multinomial(count, written / count, size=resamples)
+    weights = np.vstack([np.ones(len(tokens)), drawn])
+    begins: Sequence[int | None] = [None] * len(tokens) if prompt_tokens is None else prompt_tokens
+    cells, times, rows, plains = [], [], [], []
     for name, some in texts.items():
         curve, most = curves[name], max(ks)
-        seconds = replay.summed(some, curve.step_s(most)).mean
+        costs = [step_costs(one, curve, most, start) for one, start in zip(some, begins, strict=True)]
+        seconds = replay.summed(some, [each for each, _ in costs]).mean
+        base = np.array([plain[1:].sum() for _, plain in costs])
+        plains.append(base.sum() / tokens.sum())
         counts = replay.steps(some, most)
-        # The curve's own error: medians of n steps, of a spread that is 0.67 of a standard deviation.
-        error = np.exp(rng.normal(0.0, _error(curve), size=resamples + 1))
+        error = np.exp(rng.normal(0.0, curve_error(curve), size=resamples + 1))
         error[0] = 1.0
         for rule in rules:
             for k in ks:
                 at = (slice(None), EXACT_RULES.index(rule), k - 1)
                 cells.append(Cell(draft=name, k=k, rule=rule))
-                per_prompt = seconds[at] / curve.plain.step_s
-                times.append(error * (weights @ per_prompt) / (weights @ tokens))
+                times.append(error * (weights @ seconds[at]) / (weights @ base))
+                # In plain steps of the prompt itself; one without tokens has none.
+                per_prompt = seconds[at] * tokens / np.where(written, base, 1.0)
                 rows.append((per_prompt, counts.mean[at], counts.variance[at]))
     shares = np.array(times)
     best = np.minimum(shares.min(axis=0, initial=1.0), 1.0)
     # The machine may have been faster for one curve than for another: tokens a second stand on one plain step for all.
-    plain = float(np.median([curves[name].plain.step_s for name in texts]))
+    plain = float(np.median(plains))
     made = []
     for cell, share, (per_prompt, steps, variance) in zip(cells, shares, rows, strict=True):
         curve = curves[cell.draft]
-        low, high = _bounds(1 / share, int((tokens > 0).sum()))
+        low, high = bounds(1 / share, count)
         parts = curve.parts(cell.k)
         made.append(
             Forecast(
@@ -139,8 +146,9 @@ def rank(
                 low=low,
                 high=high,
                 tokens_per_s=float(1 / (share[0] * plain)),
-                p_faster=float((share[1:] < 1).mean()) if len(tokens) > 1 else float("nan"),
-                slower_prompts=float((per_prompt > tokens)[tokens > 0].mean()),
+                p_faster=float((share[1:] < 1).mean()) if count > 1 else float("nan"),
+                # As fast as plain decoding is not slower, however its sum was rounded.
+                slower_prompts=float((per_prompt > tokens * (1 + 1e-9))[written].mean()),
                 regret=float((share[1:] / best[1:] - 1).mean()),
                 draft_s=float(parts["draft"][cell.k]),
                 verify_s=float(parts["verify"][cell.k]),
@@ -179,18 +187,35 @@ def _near(best: Sequence[np.ndarray], tokens: np.ndarray) -> int | None:
     return more_prompts(replace(logs, value=float(np.exp(logs.value))))
 
 
+def step_costs(
+    text: Traced | Copied, curve: Curve, most: int, prompt_tokens: int | None
+) -> tuple[np.ndarray, np.ndarray]:
+    """Seconds of a step with 0 .. most proposals at each token of a text [T, most + 1], and of a plain step there [T].
+
+    The first token came from the prefill, so that a step at token t has prompt_tokens + t tokens before it. Where
+    those are not known, all steps cost what they do in the middle of the curve.
+    """
+    if prompt_tokens is None:
+        return np.broadcast_to(curve.step_s(most), (len(text), most + 1)), np.full(len(text), curve.plain.step_s)
+    contexts = prompt_tokens + np.arange(len(text))
+    return curve.step_s(most, contexts), curve.plain_s(contexts)
+
+
 def _size(text: Traced | Copied) -> int:
-    return max(0, len(text.p if isinstance(text, Traced) else text.proposed) - 1)
+    return max(0, len(text) - 1)
 
 
-def _error(curve: Curve) -> float:
-    """The relative standard error of a step's seconds over a plain step's."""
+def curve_error(curve: Curve) -> float:
+    """The relative standard error of a step's seconds over a plain step's.
+
+    They are medians of n steps, of a spread that is 0.67 of a standard deviation.
+    """
     parts = [curve.plain, *(point for point in curve.points if point.proposed)]
     worst = max(1.2533 * point.spread / 0.6745 / np.sqrt(point.n) for point in parts)
     return float(np.sqrt(2) * worst)
 
 
-def _bounds(values: np.ndarray, prompts: int) -> tuple[float | None, float | None]:
+def bounds(values: np.ndarray, prompts: int) -> tuple[float | None, float | None]:
     """The interval of values[0] from its resamples, as much wider as Student's t is than the normal law."""
     if prompts < 2:
         return None, None

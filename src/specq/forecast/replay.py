@@ -44,6 +44,9 @@ class Traced:
             if not ((arrays[name] >= 0) & (arrays[name] <= 1 + 1e-9)).all():
                 raise ValueError(f"replay: {name} must lie between 0 and 1")
 
+    def __len__(self) -> int:
+        return len(self.p)
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Copied:
@@ -55,6 +58,9 @@ class Copied:
 
     matched: np.ndarray
     proposed: np.ndarray
+
+    def __len__(self) -> int:
+        return len(self.proposed)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -105,30 +111,34 @@ def steps(texts: Sequence[Traced | Copied], k: int = MOST_K) -> Expected:
     return summed(texts, np.ones(k + 1))
 
 
-def summed(texts: Sequence[Traced | Copied], cost: np.ndarray) -> Expected:
+def summed(texts: Sequence[Traced | Copied], cost: np.ndarray | Sequence[np.ndarray]) -> Expected:
     """Mean and variance of the sum of a cost over the steps that emit each text after its first token.
 
     Args:
         texts: of any lengths.
-        cost: [K + 1]: what a step with 0 .. K proposals costs.
+        cost: [K + 1]: what a step with 0 .. K proposals costs; or for each text [T, K + 1], of the steps whose first
+            proposal stands at each position.
     """
-    most = len(cost) - 1
+    several: Sequence[np.ndarray] = [cost] * len(texts) if isinstance(cost, np.ndarray) else cost
+    most = (cost if isinstance(cost, np.ndarray) else cost[0]).shape[-1] - 1
     tails = [_tail(text, most) for text in texts]
     longest = max((tail.shape[1] for tail in tails), default=0)
     # Aligned at their ends, by the tokens left: u = T - t.
     tail = np.zeros((len(texts), len(EXACT_RULES), longest + 1, most + 1))
     offers = np.zeros((len(texts), longest + 1), dtype=int)
-    for place, (text, one) in enumerate(zip(texts, tails, strict=True)):
+    prices = np.zeros((len(texts), longest + 1, most + 1))
+    for place, (text, one, price) in enumerate(zip(texts, tails, several, strict=True)):
         tail[place, :, 1 : one.shape[1] + 1] = one[:, ::-1]
         offers[place, 1 : one.shape[1] + 1] = _offers(text, most)[::-1]
+        prices[place, 1 : one.shape[1] + 1] = price[::-1] if price.ndim > 1 else price
     # What would run past the text's end is never proposed.
     tail *= np.arange(most + 1) < np.arange(longest + 1)[:, None]
-    ks, within = np.arange(1, most + 1), np.tri(most)
+    ks, within, rows = np.arange(1, most + 1), np.tri(most), np.arange(len(texts))
     # Column `most + u` holds what u tokens left cost, its row below what one token less changes.
     mean, less_mean, square, less_square = np.zeros((4, len(texts), len(EXACT_RULES), most, most + longest + 1))
     for left in range(1, longest):
         at = most + left
-        paid = cost[np.minimum(np.minimum(ks, left - 1), offers[:, left, None])][:, None, :]
+        paid = prices[rows[:, None], left, np.minimum(np.minimum(ks, left - 1), offers[:, left, None])][:, None, :]
         # sum of P(N = n) C(u - 1 - n), by parts: C(u - 1) + sum of P(N >= n) (C(u - 1 - n) - C(u - n)), n = 1 .. k.
         alive, window = tail[:, :, left, 1:], slice(at - 1, at - 1 - most, -1)
         first = mean[..., at - 1] + _dot(less_mean[..., window] * within, alive)
@@ -139,9 +149,41 @@ def summed(texts: Sequence[Traced | Copied], cost: np.ndarray) -> Expected:
         less_square[..., at] = square[..., at - 1] - square[..., at]
     # Token 0 came from the prefill: the steps begin with T - 1 tokens left.
     ends = np.array([most + max(0, one.shape[1] - 1) for one in tails], dtype=int)
-    rows = np.arange(len(texts))
     means, squares = mean[rows, :, :, ends], square[rows, :, :, ends]
     return Expected(mean=means, variance=np.maximum(0.0, squares - means * means))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Starts:
+    """Where the steps of one text start, under one rule and k: the same recursion, followed forwards.
+
+    `chance` [T] is the probability that a step starts at each position, `proposed` [T] how many tokens it proposes
+    there, `alive` [T, k + 1] P(N >= j) of the j = 0 .. k that it may accept. Token 0 came from the prefill.
+    """
+
+    chance: np.ndarray
+    proposed: np.ndarray
+    alive: np.ndarray
+
+    @property
+    def emitted(self) -> np.ndarray:
+        """The tokens that a step at each position is expected to emit, [T]: those accepted and one more."""
+        found: np.ndarray = self.alive.sum(axis=1)
+        return found
+
+
+def starts(text: Traced | Copied, rule: Rule, k: int) -> Starts:
+    """Where steps start: C(u) counts the steps that are to come, this says at which tokens they do."""
+    alive = _tail(text, k)[EXACT_RULES.index(rule)].copy()
+    total = len(alive)
+    proposed = np.minimum(_offers(text, k), np.maximum(0, total - 1 - np.arange(total)))
+    alive *= np.arange(k + 1) <= proposed[:, None]
+    chance = np.zeros(total + k + 1)
+    chance[1] = 1.0
+    ends = alive - np.pad(alive[:, 1:], ((0, 0), (0, 1)))
+    for t in range(1, total):
+        chance[t + 1 : t + k + 2] += chance[t] * ends[t]
+    return Starts(chance=chance[:total], proposed=proposed, alive=alive)
 
 
 def _tail(text: Traced | Copied, most: int) -> np.ndarray:

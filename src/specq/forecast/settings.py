@@ -31,7 +31,7 @@ def ways(target: str, name: str, draft: DraftSpec, k: int, rule: Rule) -> tuple[
     22397), mlx-lm's --help and transformers' GenerationConfig have them.
     """
     model = draft.model or ""
-    own = draft.method == "model" and draft.bits is None and model != "self"
+    own = draft.method == "model" and draft.bits is None and draft.recipe is None and model != "self"
     found = [_specq(name, draft, k, rule)]
     if own:
         config = {"model": model, "num_speculative_tokens": k, "method": "draft_model"}
@@ -101,9 +101,12 @@ def ways(target: str, name: str, draft: DraftSpec, k: int, rule: Rule) -> tuple[
             ),
         ]
     else:
-        made = f"specq quantize {target} --bits {draft.bits} makes a folder that it may load as a draft model"
+        source = target if model in ("", "self") else model
+        how = f"--bits {draft.bits}" if draft.recipe is None else f"--recipe {draft.recipe}"
+        made = f"specq quantize {source} {how} makes a folder that it may load as a draft model"
+        no = "it rounds no target in memory" if draft.recipe is None else "it makes no draft by a recipe"
         found += [
-            Way(engine=engine, rule=None, paste="", why_not=f"it rounds no target in memory; {made}")
+            Way(engine=engine, rule=None, paste="", why_not=f"{no}; {made}")
             for engine in ("vllm", "llama.cpp", "transformers", "mlx-lm")
         ]
     return tuple(found)
@@ -111,6 +114,7 @@ def ways(target: str, name: str, draft: DraftSpec, k: int, rule: Rule) -> tuple[
 
 def _specq(name: str, draft: DraftSpec, k: int, rule: Rule) -> Way:
     keys = {"kind": "draft", "method": draft.method, "model": draft.model, "layers": draft.layers, "bits": draft.bits}
+    keys["recipe"] = draft.recipe
     if draft.method == "lookup":
         keys["match"] = draft.match
         keys |= {"max_ngram": draft.max_ngram} if draft.match == "ngram" else {}

@@ -2,27 +2,35 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 
 from specq.core.clock import now
-from specq.core.errors import UserError
+from specq.core.errors import Unsupported, UserError
+from specq.core.hashes import seed_of
 from specq.core.types import EXACT_RULES, DraftSpec, Generation, Prompt, Rule, Sampling, TargetSpec
 from specq.decoding.law import Law
 from specq.engines.base import Copies, LoadedTarget
+from specq.experiment.memory import gib
 from specq.experiment.plan import Plan
 from specq.experiment.schema import Experiment
-from specq.forecast import MOST_K, cost, predict
+from specq.forecast import MOST_K, cost, making, measuring, predict
 from specq.forecast.cost import Curve
-from specq.forecast.predict import Ranking
+from specq.forecast.predict import Ranking, one_a_draft
 from specq.forecast.replay import Copied, Traced
+from specq.forecast.strata import Strata, strata
 from specq.report.audit import Z_LIMIT
 from specq.run import engines, inputs
 
 Say = Callable[[str], None]
+
+BATCH = 16
+"""Texts that the target writes at a time."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -36,7 +44,11 @@ class Spent:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Study:
-    """What a study found. `texts` holds what each draft says along the target's texts, in the order of the plan."""
+    """What a study found. `texts` holds what each draft says along the target's texts, in the order of the plan.
+
+    `drafts` are as they were asked for: a recipe, not the folder that it made. `strata` has the best cell of each
+    draft, the fastest first.
+    """
 
     experiment: Experiment
     plan: Plan
@@ -47,10 +59,26 @@ class Study:
     ranking: Ranking
     spent: Spent
     described: dict[str, dict[str, Any]]
+    strata: tuple[Strata, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class On:
+    """What is studied, recipes already made folders: a target, its drafts, and a plan that holds the prompts."""
+
+    plan: Plan
+    target: TargetSpec
+    drafts: Mapping[str, DraftSpec]
 
 
 def study(
-    experiment: Experiment, *, ks: Sequence[int], say: Say, ceilings: Callable[[dict[str, Curve]], None]
+    experiment: Experiment,
+    *,
+    ks: Sequence[int],
+    say: Say,
+    ceilings: Callable[[dict[str, Curve]], None],
+    on: On | None = None,
+    contexts: Sequence[int] = (),
 ) -> Study:
     """Measure the curves, let the target write, read its texts with every draft, and rank.
 
@@ -59,31 +87,41 @@ def study(
         ks: how many tokens a step may propose.
         say: told what is being done.
         ceilings: gets the curves before anything is generated.
+        on: another target than the experiment's own, and drafts of it.
+        contexts: after how many tokens the seconds of a step are measured; none: where the prompts are.
 
     Raises:
-        UserError: what can be refused before weights are loaded: models, tokenizers, prompts, memory.
+        UserError: what can be refused before weights are loaded: models, tokenizers, prompts, contexts, memory.
     """
-    plan = inputs.make_plan(experiment)
-    plan.check()
-    drafts = {name: draft for name, lever in experiment.levers.items() if (draft := lever.draft()) is not None}
-    if not drafts:
-        raise UserError("drafts: the experiment has no lever of kind draft")
+    on = _asked(experiment, say) if on is None else on
+    plan, drafts = on.plan, dict(on.drafts)
     sampling = experiment.sampling()
     engine = engines.make_engine(experiment)
     rules = tuple(rule for rule in EXACT_RULES if rule in engine.capabilities.rules)
+    depths = _contexts(contexts, plan, max(ks))
     with engines.Targets(engine, experiment) as targets:
         say("loading the target")
-        target = targets.of(TargetSpec())
-        say(f"measuring cost curves: at most {cost.SECONDS:.0f} s a draft")
+        target = targets.of(on.target)
+        at = f" after {' and '.join(map(str, depths))} tokens" if depths else ""
+        say(f"measuring cost curves{at}: at most {measuring.SECONDS:.0f} s a draft, or one round")
         begun = now()
-        curves = cost.measure(target, drafts, _by_length(plan.prompts), sampling, grid=cost.grid(max(ks)))
+        curves = measuring.measure(
+            target,
+            drafts,
+            plan.prompts if depths else _by_length(plan.prompts),
+            sampling,
+            grid=cost.grid(max(ks)),
+            contexts=depths,
+            middle=int(np.median([len(prompt.ids) for prompt in plan.prompts])) + sampling.max_new_tokens // 2,
+        )
         ceilings(curves)
         curves_s, begun = now() - begun, now()
         say(f"the target writes {len(plan.prompts)} texts")
-        generations = target.decoder(None).generate(plan.prompts, sampling)
+        generations = _texts(target, plan.prompts, sampling, together=engine.capabilities.batches)
         texts_s, begun = now() - begun, now()
         say("the drafts read them")
-        texts = read(target, drafts, plan.prompts, generations, sampling, most=max(ks))
+        laws = written(target, plan.prompts, generations, sampling)
+        texts = read(target, drafts, plan.prompts, generations, sampling, most=max(ks), laws=laws)
         asked = {name: draft.rule for name, draft in drafts.items()}
         ranking = predict.rank(
             texts,
@@ -92,6 +130,19 @@ def study(
             rules=rules,
             seed=experiment.workload.seed,
             asked=asked,
+            prompt_tokens=[len(prompt.ids) for prompt in plan.prompts],
+        )
+        entropy = [float(law.entropy.mean()) if len(law.entropy) else 0.0 for law in laws]
+        parts = tuple(
+            strata(
+                best,
+                texts[best.cell.draft],
+                curves[best.cell.draft],
+                plan.prompts,
+                entropy,
+                seed=experiment.workload.seed,
+            )
+            for best in one_a_draft(ranking.forecasts)
         )
         reading_s = now() - begun
         described = {"target": target.describe()} | {
@@ -100,14 +151,65 @@ def study(
     return Study(
         experiment=experiment,
         plan=plan,
-        drafts=drafts,
+        drafts={name: experiment.levers[name].draft() or draft for name, draft in drafts.items()},
         rules=rules,
         curves=curves,
         texts=texts,
         ranking=ranking,
         spent=Spent(curves_s=curves_s, texts_s=texts_s, reading_s=reading_s),
         described=described,
+        strata=parts,
     )
+
+
+def _asked(experiment: Experiment, say: Say) -> On:
+    plan = inputs.make_plan(experiment)
+    plan.check()
+    drafts = {name: draft for name, lever in experiment.levers.items() if (draft := lever.draft()) is not None}
+    if not drafts:
+        raise UserError("drafts: the experiment has no lever of kind draft")
+    made = making.folders(experiment, say)
+    drafts = {name: making.of_folder(draft, made, experiment) for name, draft in drafts.items()}
+    return On(plan=plan, target=TargetSpec(), drafts=drafts)
+
+
+def _contexts(asked: Sequence[int], plan: Plan, k: int) -> tuple[int, ...]:
+    """The contexts to measure, which models and memory hold.
+
+    Raises:
+        ConfigError: the context of a model is shorter.
+        UserError: memory does not hold the caches.
+    """
+    shortest = min(plan.models, key=lambda one: one.facts.context or sys.maxsize)
+    limit, new_tokens = shortest.facts.context, plan.experiment.workload.max_new_tokens
+    found = measuring.contexts(asked, plan.prompts, new_tokens, k=k, limit=limit, model=shortest.name)
+    planned = max(len(prompt.ids) for prompt in plan.prompts) + new_tokens
+    longer = max(found, default=0) + measuring.room(k) - planned
+    caches = max((arm.cache_bytes or 0 for arm in plan.arms), default=0)
+    needed = plan.needed_bytes + round(caches * max(0, longer) / planned)
+    if asked and plan.available_bytes is not None and needed > plan.available_bytes:
+        raise UserError(
+            f"contexts = {max(found)}: weights and caches would take {gib(needed)}, and {gib(plan.available_bytes)} "
+            "are free; give shorter contexts"
+        )
+    return found
+
+
+def written(
+    target: LoadedTarget, prompts: Sequence[Prompt], generations: Sequence[Generation], sampling: Sampling
+) -> list[Law]:
+    """The target's law along its texts; for a greedy text at temperature 1, since at 0 it is as sure of all of them.
+
+    Raises:
+        UserError: the target did not write a text: it is not in its law.
+    """
+    greedy = sampling.temperature == 0
+    read_at = replace(sampling, temperature=1.0, top_k=0, top_p=1.0, min_p=0.0) if greedy else sampling
+    laws = []
+    for prompt, generation in zip(prompts, generations, strict=True):
+        laws.append(target.law(prompt, generation.ids, read_at))
+        check_written(prompt, laws[-1], sampling)
+    return laws
 
 
 def read(
@@ -118,16 +220,16 @@ def read(
     sampling: Sampling,
     *,
     most: int = MOST_K,
+    laws: Sequence[Law] | None = None,
 ) -> dict[str, tuple[Traced | Copied, ...]]:
-    """What each draft says along texts of the target.
+    """What each draft says along texts of the target, whose laws along them are read where they are not given.
 
     Raises:
         UserError: the target did not write a text: it is not in its law.
     """
     found: dict[str, list[Traced | Copied]] = {name: [] for name in drafts}
-    for prompt, generation in zip(prompts, generations, strict=True):
-        law = target.law(prompt, generation.ids, sampling)
-        check_written(prompt, law, sampling)
+    laws = written(target, prompts, generations, sampling) if laws is None else laws
+    for prompt, generation, law in zip(prompts, generations, laws, strict=True):
         for name, draft in drafts.items():
             own = target.draft_law(draft, prompt, generation.ids, sampling, most)
             if isinstance(own, Copies):
@@ -173,6 +275,20 @@ def check_written(prompt: Prompt, law: Law, sampling: Sampling) -> None:
             f"prompt {prompt.id}: the target does not write such a text at these settings (z = {z:+.1f}, allowed is "
             f"{Z_LIMIT:.0f}; {outside} of {count} tokens have no probability): let it write the text anew"
         )
+
+
+def _texts(target: LoadedTarget, prompts: Sequence[Prompt], sampling: Sampling, *, together: bool) -> list[Generation]:
+    """The target's texts, several at a time where engine and model can: nobody times them, and their law is the same.
+
+    Each has a seed of its own: texts that share their draws would be fewer texts than they seem.
+    """
+    decoder = target.decoder(None)
+    own = [replace(sampling, seed=seed_of(sampling.seed, "forecast", prompt.id)) for prompt in prompts]
+    if together:
+        # What cannot be ragged (windows, recurrent states, compiled passes) goes one text after another.
+        with suppress(Unsupported):
+            return decoder.generate(prompts, own, batch_size=BATCH)
+    return decoder.generate(prompts, own)
 
 
 def _by_length(prompts: Sequence[Prompt]) -> list[Prompt]:

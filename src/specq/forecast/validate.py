@@ -2,28 +2,27 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 from specq import report
-from specq.core.types import EXACT_RULES
+from specq.experiment.arms import arms
 from specq.experiment.config import from_resolved
 from specq.experiment.schema import Experiment
-from specq.forecast import replay
+from specq.forecast import record
 from specq.forecast.predict import Cell, Forecast, one_a_draft
 from specq.forecast.study import Study
+from specq.report.forecast_file import Forecasts
 from specq.run import runner
 from specq.run.runner import OnProgress
 
-PARTS = ("draft", "verify", "rest")
 MOST = 2
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Gap:
-    """Forecast and measurement of one cell, and where they part.
+    """Forecast and measurement of one cell, and where they part; None where the run has no such number.
 
     `acceptance`, `draft`, `verify` and `rest` are factors: what the tokens per step, and the seconds of each part of a
     step, measured against plain steps of the same run, make of the speed-up. Their product is measured over forecast.
@@ -31,14 +30,14 @@ class Gap:
 
     forecast: Forecast
     arm: str
-    speedup: float
+    speedup: float | None
     low: float | None
     high: float | None
-    tokens_per_step: float
-    acceptance: float
-    draft: float
-    verify: float
-    rest: float
+    tokens_per_step: float | None
+    acceptance: float | None
+    draft: float | None
+    verify: float | None
+    rest: float | None
     verdict: str
 
 
@@ -52,11 +51,23 @@ def experiment(study: Study, cells: Sequence[Cell], *, repeats: int) -> Experime
     values = study.experiment.resolved()
     levers = values["levers"]
     values["levers"] = {
-        f"{cell.draft}_k{cell.k}": levers[cell.draft] | {"k": cell.k, "rule": cell.rule} for cell in cells
+        lever(cell): levers[cell.draft] | {"k": cell.k, "rule": cell.rule, "threshold": None} for cell in cells
     }
     values["arms"] = {"run": ["each"]}
-    values["workload"] |= {"repeats": repeats, "memory": False}
+    # A ceiling on memory is refused where no peak is measured.
+    values["workload"] |= {"repeats": repeats, "memory": values["floor"]["peak_bytes"] is not None}
     return from_resolved(values)
+
+
+def lever(cell: Cell) -> str:
+    """The name of a cell's lever in the live run."""
+    return f"{cell.draft}_k{cell.k}"
+
+
+def of_cells(study: Study, cells: Sequence[Cell], asked: Experiment) -> Forecasts:
+    """The forecast that lies beside the live run of some cells, each with its arm."""
+    ids = {arm.levers: arm.id for arm in arms(asked)}
+    return record.of_study(study, asked, {cell: ids[lever(cell),] for cell in cells})
 
 
 def validate(
@@ -64,65 +75,43 @@ def validate(
 ) -> tuple[Path, list[Gap]]:
     """Run the cells live and hold them against their forecasts; the run's folder and the gaps.
 
+    The forecast lies in the folder from the start, so that a report of a resumed or unfinished run has it.
+
     Raises:
         Interrupted, RunFailed, UserError: as a run does; what was recorded is kept.
     """
     asked = experiment(study, cells, repeats=repeats)
-    folder = runner.run(asked, out=out, on_progress=on_progress, write_report=report.write)
-    return folder, gaps(study, cells, folder)
+    folder = runner.run(
+        asked,
+        out=out,
+        on_progress=on_progress,
+        write_report=report.write,
+        beside=record.beside(of_cells(study, cells, asked)),
+    )
+    return folder, gaps(study, folder)
 
 
-def gaps(study: Study, cells: Sequence[Cell], folder: Path) -> list[Gap]:
-    """Forecast against the measurement of a run that has a lever for each cell, named as `experiment` names it."""
-    run = report.open_run(folder)
-    steps, first = run.steps, run.report.arms[0].id
-    plain = steps[steps["arm"] == first]
-    plain_s = float(plain[["draft_s", "verify_s", "sample_s", "rest_s"]].sum(axis=1).mean())
-    found = []
-    for cell in cells:
-        lever = f"{cell.draft}_k{cell.k}"
-        arm = next(one for one in run.report.arms if one.label == lever)
-        own = steps[steps["arm"] == arm.id]
-        live = {
-            "draft": float(own["draft_s"].mean()) / plain_s,
-            "verify": float(own["verify_s"].mean()) / plain_s,
-            "rest": float((own["sample_s"] + own["rest_s"]).mean()) / plain_s,
-        }
-        forecast = study.ranking.of(cell)
-        expected = step_shares(study, cell)
-        speed, tokens = arm.measures["speedup"], arm.measures["tokens_per_step"].value or math.nan
-        factors = _factors(expected, live)
-        found.append(
-            Gap(
-                forecast=forecast,
-                arm=arm.id,
-                speedup=speed.value or math.nan,
-                low=speed.low,
-                high=speed.high,
-                tokens_per_step=tokens,
-                acceptance=tokens / forecast.tokens_per_step,
-                verdict="" if arm.verdict is None else arm.verdict.kind,
-                **factors,
-            )
+def gaps(study: Study, folder: Path) -> list[Gap]:
+    """Forecast against measurement, as the report of a run says it, for the cells that the run was made for."""
+    found = report.open_run(folder).report.forecast
+    if found is None:
+        return []
+    cells: dict[tuple[str, int, str], Forecast] = {
+        (one.cell.draft, one.cell.k, one.cell.rule): one for one in study.ranking.forecasts
+    }
+    return [
+        Gap(
+            forecast=cells[gap.cell.key],
+            arm=gap.arm,
+            speedup=gap.speedup.value,
+            low=gap.speedup.low,
+            high=gap.speedup.high,
+            tokens_per_step=gap.tokens_per_step.value,
+            acceptance=gap.acceptance,
+            draft=gap.draft,
+            verify=gap.verify,
+            rest=gap.rest,
+            verdict=gap.verdict,
         )
-    return found
-
-
-def step_shares(study: Study, cell: Cell) -> dict[str, float]:
-    """The parts of a step that the forecast expects, in plain steps, over all steps of the texts."""
-    curve, texts = study.curves[cell.draft], study.texts[cell.draft]
-    at = (slice(None), EXACT_RULES.index(cell.rule), cell.k - 1)
-    count = float(replay.steps(texts, cell.k).mean[at].sum())
-    parts = curve.parts(cell.k)
-    summed = {name: replay.summed(texts, parts[name]).mean[at].sum() for name in PARTS}
-    return {name: float(total) / count / curve.plain.step_s for name, total in summed.items()}
-
-
-def _factors(expected: dict[str, float], live: dict[str, float]) -> dict[str, float]:
-    """What each part's change makes of the whole step's, in turn: factors whose product is expected over live."""
-    factors, now_ = {}, dict(expected)
-    for name in PARTS:
-        before = sum(now_.values())
-        now_[name] = live[name]
-        factors[name] = before / sum(now_.values())
-    return factors
+        for gap in found.gaps
+    ]

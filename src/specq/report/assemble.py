@@ -10,10 +10,11 @@ from typing import Any
 from specq.core import jsonl
 from specq.core.errors import RunFolderError
 from specq.report import arm as arms_of
-from specq.report import binding, blocks, facts, guards, kernels, price, quality, quantized, targets
+from specq.report import binding, blocks, facts, forecast_gaps, guards, kernels, price, quality, quantized, targets
 from specq.report.arm import ArmReport as ArmReport
 from specq.report.arm import faults_of
 from specq.report.evals import EvalReport
+from specq.report.forecast_gaps import ForecastReport
 from specq.report.judged import judge
 from specq.report.measures import Measure
 from specq.report.plain import plain
@@ -30,7 +31,8 @@ class Report:
 
     `binding` says what costs here and which lever touches it, `evals` hold what quality was measured on.
     `turns` says how arms on different targets took turns, where they ran in blocks; it is empty where all
-    took turns on each prompt. `quantized` holds the models that the run quantized, with their audits.
+    took turns on each prompt. `quantized` holds the models that the run quantized, with their audits, `forecast` what
+    was forecast of the run before it began, None where nothing was.
     """
 
     run: str
@@ -47,6 +49,7 @@ class Report:
     quantized: tuple[QuantizedWeights, ...]
     evals: tuple[EvalReport, ...]
     arms: tuple[ArmReport, ...]
+    forecast: ForecastReport | None
     recommendation: str
     notes: tuple[str, ...]
     config: Mapping[str, Any]
@@ -130,6 +133,7 @@ def of_run(run: RunFile) -> Report:
                     quality=judged.get(arm.id),
                     advantage=price.advantage(compared.e2e, scored, arm.id),
                     price=price.bounded(run, scored, arm.id),
+                    kinds=_kinds(run, arm),
                 )
             )
     null = _null(run, arms)
@@ -147,6 +151,7 @@ def of_run(run: RunFile) -> Report:
     )
     verdicts = decide(cases, ground)
     weights = quantized.quantized(run)
+    judged_arms = tuple(_with_verdict(arm, verdicts.get(arm.id)) for arm in arms)
     allowed = facts.workload(run, bases)
     return Report(
         run=run.folder.name,
@@ -172,13 +177,26 @@ def of_run(run: RunFile) -> Report:
         binding=binding.lines(run, arms, {measure.name: measure for measure in allowed}),
         quantized=weights,
         evals=scored,
-        arms=tuple(_with_verdict(arm, verdicts.get(arm.id)) for arm in arms),
+        arms=judged_arms,
+        forecast=forecast_gaps.of_run(run, judged_arms, scored),
         recommendation=recommend(cases, verdicts, ground),
         notes=(*facts.notes(run), *kernels.notes(run), *quantized.notes(weights)),
         config=run.info["config"],
         config_sha256=run.info.get("config_sha256"),
         provenance=run.info.get("provenance") or {},
     )
+
+
+def _kinds(run: RunFile, arm: ArmReport) -> tuple[str, ...]:
+    """The kinds of levers of an arm, as Case.kinds."""
+    target = arm.target or {}
+    there = {
+        "draft": arm.draft is not None,
+        "lossy": bool(run.lossy(arm.id)),
+        "quantize": bool(target.get("recipe") or target.get("model")),
+        "kv_cache": bool(target.get("kv_cache")),
+    }
+    return tuple(kind for kind, is_there in there.items() if is_there)
 
 
 def _caveats(arm: ArmReport) -> tuple[str, ...]:

@@ -26,6 +26,7 @@ class Case:
     outputs, "" for an arm that must leave them alone. `caveats` go with its speed. `apart` is there
     where it ran in other blocks than the baseline. `quality` is None where the run has no evals,
     `advantage` is what the objective price_per_correct_answer goes by, `price` what its ceiling is held against.
+    `kinds` says what the arm changes: draft, lossy (its rule too), quantize, kv_cache.
     """
 
     arm: str
@@ -42,6 +43,7 @@ class Case:
     quality: Judged | None = None
     advantage: SpeedUp | None = None
     price: Price | None = None
+    kinds: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

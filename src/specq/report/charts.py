@@ -28,7 +28,7 @@ from specq.report.guards import NOISE, PROBED
 from specq.report.measures import PARTS, Measure
 from specq.report.page_text import label
 from specq.report.section import measured
-from specq.report.words import NOTHING, interval, milliseconds, points, ratio
+from specq.report.words import NOTHING, interval, milliseconds, ratio, signed, span
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -234,10 +234,9 @@ def _judged(report: EvalReport) -> list[tuple[str, Slice]]:
 
 def _change(part: Slice, binary: bool) -> tuple[str, ...]:
     change = part.change
-    shown = [points(value, binary).removesuffix(" points") for value in (change.value, change.low, change.high)]
-    ends = [points(value, binary).removesuffix(" points") for value in (change.low_one_sided, change.high_one_sided)]
-    floor = NOTHING if part.margin is None else points(-part.margin, binary).removesuffix(" points")
-    return (shown[0], f"{shown[1]} to {shown[2]}", *ends, floor)
+    ends = (signed(change.low_one_sided, binary), signed(change.high_one_sided, binary))
+    floor = NOTHING if part.margin is None else signed(-part.margin, binary)
+    return (signed(change.value, binary), span(change.low, change.high, binary), *ends, floor)
 
 
 def _ratios(name: str, found: Sequence[Measure]) -> tuple[str, ...]:

@@ -1,4 +1,4 @@
-"""The front: arms that no other arm beats in speed, memory and quality together."""
+"""The front: arms that no other arm beats in speed, memory and quality together, and what it could not weigh."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ SPEEDUPS = ("speedup", "e2e_speedup")
 class Axis:
     """One thing that arms are held against each other in. `sign` is 1 where more is better, else -1.
 
-    `scale` turns a measure into `unit`, and `show` into words.
+    `scale` turns a measure into `unit`, and `show` into words. `lacking` says why no arm has a value, should none have.
     """
 
     name: str
@@ -28,6 +28,7 @@ class Axis:
     scale: float
     show: Callable[[float | None], str]
     of: Callable[[ArmReport], Measure | None]
+    lacking: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -56,28 +57,42 @@ class Placed:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Front:
-    """The arms that can be placed, speed first among the axes, and in words the arms that cannot."""
+    """The arms that can be placed, speed first among the axes, and in words the axes and the arms that cannot."""
 
     axes: tuple[Axis, ...]
     placed: tuple[Placed, ...]
     left_out: tuple[str, ...]
+    dropped: tuple[str, ...] = ()
+
+    @property
+    def drawn(self) -> bool:
+        """Whether there is something to weigh against speed, and two arms to weigh."""
+        return len(self.axes) > 1 and self.axes[0].name in SPEEDUPS and len(self.placed) > 1
 
 
 def front(report: Report) -> Front | None:
-    """Every arm on all axes that the run measured; None where there is nothing to weigh against speed.
+    """As `weighed`, None where nothing can be drawn."""
+    found = weighed(report)
+    return found if found is not None and found.drawn else None
+
+
+def weighed(report: Report) -> Front | None:
+    """Every arm on all axes that the run measured; None where no arm stands beside the baseline.
 
     The baseline stands at speed-up 1; its twin is left out, for it is the same arm. An arm whose numbers are void, or
-    that lacks a value that others have, is not placed. An axis on which all arms are equal is none.
+    that lacks a value that others have, is not placed. An axis on which all arms are equal, or that nobody measured,
+    is none, and is named in `dropped` with why.
     """
     first = next((arm for arm in report.arms if arm.verdict is None), None)
-    if first is None:
+    arms = [] if first is None else [first, *(arm for arm in report.arms if arm.verdict is not None)]
+    if first is None or len(arms) < 2:
         return None
-    arms = [first, *(arm for arm in report.arms if arm.verdict is not None)]
-    axes = [
-        axis for axis in _axes(report, first) if len({spot.value for arm in arms if (spot := _spot(axis, arm))}) > 1
-    ]
-    if len(axes) < 2 or axes[0].name not in SPEEDUPS:
-        return None
+    every = _axes(report, first)
+    why = {axis.name: _no_axis(axis, arms) for axis in every}
+    axes = [axis for axis in every if not why[axis.name]]
+    dropped = [f"{axis.title} is left out of the front: {why[axis.name]}." for axis in every if why[axis.name]]
+    if not report.evals:
+        dropped.append("Quality is left out of the front: it was not measured, for the experiment has no [[evals]].")
     placed, left_out = [], []
     for arm in arms:
         spots = [_spot(axis, arm) for axis in axes]
@@ -89,10 +104,18 @@ def front(report: Report) -> Front | None:
             left_out.append(f"{arm.label} is not placed: it has no {', '.join(lacks)}.")
         else:
             placed.append(Placed(arm=arm, baseline=arm is first, spots=there))
-    if len(placed) < 2:
-        return None
     found = (replace(one, beaten_by=tuple(o.arm.label for o in placed if _beats(o, one, axes))) for one in placed)
-    return Front(axes=tuple(axes), placed=tuple(found), left_out=tuple(left_out))
+    return Front(axes=tuple(axes), placed=tuple(found), left_out=tuple(left_out), dropped=tuple(dropped))
+
+
+def _no_axis(axis: Axis, arms: Sequence[ArmReport]) -> str:
+    """Why arms, the baseline first, cannot be held against each other on an axis; "" where they can."""
+    spots = [spot for arm in arms if (spot := _spot(axis, arm)) is not None]
+    if not any(_spot(axis, arm) is not None for arm in arms[1:]):
+        return f"it was not measured, for {axis.lacking}"
+    if len({spot.value for spot in spots}) == 1:
+        return f"all arms are equal in it ({shown(axis, spots[0])})"
+    return ""
 
 
 def objective_speedup(report: Report) -> str:
@@ -106,20 +129,29 @@ def _axes(report: Report, first: ArmReport) -> list[Axis]:
         return Measure(name=name, unit="ratio", value=1.0) if arm is first else arm.measures.get(name)
 
     name = objective_speedup(report)
-    memory = "peak_bytes" if any("peak_bytes" in arm.measures for arm in report.arms) else "weight_bytes"
     found = [
-        Axis(name=name, title=name, unit="times", sign=1, scale=1, show=ratio, of=speed),
         Axis(
-            name=memory,
-            title="peak memory" if memory == "peak_bytes" else "weights held",
-            unit="MiB",
-            sign=-1,
-            scale=2**-20,
-            show=size,
-            of=lambda arm: arm.measures.get(memory),
+            name=name, title=name, unit="times", sign=1, scale=1, show=ratio, of=speed, lacking="no arm has a speed-up"
         ),
+        _memory("peak_bytes", "peak memory", "no arm has one on record (workload.memory = true measures it)"),
     ]
+    if not any("peak_bytes" in arm.measures for arm in report.arms):
+        # What stands in for it.
+        found.append(_memory("weight_bytes", "weights held", "no model says how many bytes it holds"))
     return found + [_quality(one, first) for one in report.evals]
+
+
+def _memory(name: str, title: str, lacking: str) -> Axis:
+    return Axis(
+        name=name,
+        title=title,
+        unit="MiB",
+        sign=-1,
+        scale=2**-20,
+        show=size,
+        of=lambda arm: arm.measures.get(name),
+        lacking=lacking,
+    )
 
 
 def _quality(report: EvalReport, first: ArmReport) -> Axis:
@@ -139,6 +171,7 @@ def _quality(report: EvalReport, first: ArmReport) -> Axis:
         scale=100 if report.binary else 1,
         show=lambda value: points(value, report.binary),
         of=change,
+        lacking=f"no arm has a score on {label(report.name)}",
     )
 
 

@@ -8,7 +8,7 @@ from typing import Any
 
 from specq.core.records import QuantizedModel
 from specq.report.runfile import RunFile
-from specq.report.words import points
+from specq.report.words import moved
 from specq.run.artifacts import label
 from specq.stats.scores import Difference
 
@@ -58,8 +58,8 @@ def recipe(run: RunFile, arm: str) -> Mapping[str, Any] | None:
 
 def _said(arm: str, control: str, found: Difference, binary: bool) -> str:
     """Given the arm's score less the control's."""
-    moved = f"{points(found.value, binary)} ({points(found.low, binary)} to {points(found.high, binary)})"
-    against = f"{arm} against {control}, which rounds to as many bits without calibration: {moved}"
+    apart = moved(found.value, found.low, found.high, binary)
+    against = f"{arm} against {control}, which rounds to as many bits without calibration: {apart}"
     if found.high < 0:
         return f"{against}. The calibrated method did worse: its calibration did harm here."
     if found.low > 0:

@@ -45,8 +45,8 @@ def ceilings(case: Case, floor: Mapping[str, Any]) -> tuple[list[str], list[str]
             continue
         measure = case.measures.get(name)
         if measure is None or measure.value is None:
-            why = f": {measure.note} (n = {measure.n})" if measure is not None else ""
-            unknown.append(f"the floor's {key} cannot be told{why}")
+            why = "it was not measured" if measure is None else measure.note
+            unknown.append(f"the floor's {key} cannot be told: {why}")
         elif measure.value > float(ceiling):
             broken.append(f"the floor's {key} is breached: {show(measure.value)}, allowed is {show(float(ceiling))}")
     ceiling = floor.get(price.NAME)

@@ -2,19 +2,23 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from specq.core.evaluated import PROBE, EvalAnswer
+from specq.core.nouns import counted
 from specq.core.records import EvalProof, LoadedModel
 from specq.quantize.recipes import SELF
 from specq.report import controls
 from specq.report.evals import ArmQuality, EvalReport
 from specq.report.runfile import RunFile
-from specq.report.words import points
+from specq.report.words import moved
 
 # From this share of repeated 4-grams on an answer counts as one that loops.
 LOOPS = 0.5
+# Fewer answers may all be the same by chance.
+ALIKE_FROM = 5
 NOISE, PROBED, OVERLAP = "noise floor", "sensitivity probe", "calibration overlap"
 Answers = Mapping[str, EvalAnswer]
 Guards = dict[str, str]
@@ -25,23 +29,36 @@ def flags(reports: Sequence[EvalReport]) -> list[str]:
     found: list[str] = []
     for report in reports:
         found += report.flags
-        for twin, what in ((report.noise, "the noise floor"), (report.probe, "the probe")):
-            said = () if twin is None else (*twin.faults, *(twin.flags if twin.all is None else ()))
-            found += [f"{what} of {report.name} says nothing: {fault}" for fault in said]
-        moved = report.noise.all if report.noise is not None else None
-        if moved is not None and not moved.change.low <= 0 <= moved.change.high:
+        noise = report.noise.all.change if report.noise is not None and report.noise.all is not None else None
+        if noise is not None and not noise.low <= 0 <= noise.high:
             found.append(
                 f"{report.name}: the baseline differs from itself at batch size {report.noise_batch_size}: "
-                f"{points(moved.change.value, report.binary)} ({points(moved.change.low, report.binary)} to "
-                f"{points(moved.change.high, report.binary)})"
+                f"{moved(noise.value, noise.low, noise.high, report.binary)}"
             )
         if report.caught is False:
             found.append(
                 f"{report.name}: it did not notice weights perturbed by {100 * report.probe_noise:.0f} %, so that no "
                 "loss is found says little"
             )
-        found += [f"{one.label} on {report.name}: {flag}" for one in report.arms for flag in one.flags]
+        found += _once(report)
     return found
+
+
+def _once(report: EvalReport) -> Iterator[str]:
+    """What is said of the arms of an eval, of its noise floor and of its probe: each thing once, with all it is of."""
+    found: dict[str, list[str]] = {}
+    named = [("the baseline", report.own), *((one.label, one) for one in report.arms)]
+    for who, one in named:
+        # What an arm takes over is told of the arm that it comes from.
+        for flag in one.flags if one is not None and one.source in ("", one.arm) else ():
+            found.setdefault(flag, []).append(who)
+    of_arms = set(found)
+    for twin, what in ((report.noise, "the noise floor"), (report.probe, "the probe")):
+        for flag in () if twin is None else (*twin.faults, *(twin.flags if twin.all is None else ())):
+            found.setdefault(flag, []).append(what)
+    for flag, whose in found.items():
+        listed, says = ", ".join(whose), "says" if len(whose) == 1 else "say"
+        yield f"{listed} {f'on {report.name}' if flag in of_arms else f'of {report.name} {says} nothing'}: {flag}"
 
 
 def faults(
@@ -105,7 +122,8 @@ def arm_flags(run: RunFile, arm: str, whose: str, own: Answers, base: Answers) -
         ("are empty", empty(own), empty(base)),
         ("repeat themselves", looping(own), looping(base)),
     ):
-        if count > before:
+        # Of most answers `degenerate` tells, of all arms together.
+        if count > before and not _most(count, len(own)):
             yield f"{count} of {len(own)} answers {what}, of the baseline's {before}"
 
 
@@ -121,7 +139,9 @@ def unmeasured(run: RunFile, one: Mapping[str, Any], noise: ArmQuality | None, p
     elif why := _says_nothing(noise):
         found[NOISE] = why
     if not float(one["probe"]):
-        found[PROBED] = one.get("unprobed") or "probe = 0 in its table"
+        found[PROBED] = one.get("unprobed") or (
+            "a smoke run makes none" if run.setting("smoke", default=False) else "probe = 0 in its table"
+        )
     elif len(run.info["arms"]) <= len(run.baselines):
         found[PROBED] = "no arm stands beside the baseline"
     elif why := _says_nothing(probe):
@@ -150,6 +170,10 @@ def eval_flags(name: str, one: Mapping[str, Any], base: Answers) -> Iterator[str
     """What is to be read with all scores of an eval."""
     if not base:
         yield f"{name}: the baseline has no answers"
+    scores = [r.score for r in base.values() if r.score is not None]
+    if one["binary"] and scores and not any(scores):
+        yield f"{name}: the baseline has none of {counted(len(scores), 'item')} right, so that no loss can show there"
+    yield from _unprotected(name, one, base)
     for recipe, items in (one.get("overlap") or {}).items():
         yield (
             f"{name}: {len(items)} of {len(one['items'])} items share text with what {recipe} was calibrated on, "
@@ -160,6 +184,59 @@ def eval_flags(name: str, one: Mapping[str, Any], base: Answers) -> Iterator[str
             f"{name}: {count} runs of words that most items share stand in what {recipe} was calibrated on; they tell "
             "nothing about an item and are left out of the look for overlaps"
         )
+
+
+def _unprotected(name: str, one: Mapping[str, Any], base: Answers) -> Iterator[str]:
+    """Critical items that no arm can break, for the baseline has not got their full score itself."""
+    answered = [str(item["id"]) for item in one["items"] if item["critical"] and str(item["id"]) in base]
+    bare = [ident for ident in answered if base[ident].score != 1]
+    if not bare:
+        return
+    if not all(0 <= r.score <= 1 for r in base.values() if r.score is not None):
+        why = f"the metric {one['metric']} has no full score of 1 to fall from; give them a tag, and a margin on it"
+    else:
+        them = "it" if len(bare) == 1 else "them"
+        why = (
+            f"the baseline has {them} wrong" if one["binary"] else f"the baseline has not the full score (1) on {them}"
+        )
+        if lost := sum(base[ident].score is None for ident in bare):
+            why += f", or no score there ({lost})"
+    protect = "protects" if len(bare) == 1 else "protect"
+    many = counted(len(answered), "critical item")
+    yield f"{name}: {len(bare)} of {many} {protect} nothing: {why}; first {bare[0]}"
+
+
+def degenerate(name: str, one: Mapping[str, Any], base: Answers, arms: Mapping[str, Answers]) -> Iterator[str]:
+    """What is to be read where most generated answers of the baseline, or of an arm by its label, are none."""
+    told = {who: said for who, own in (("the baseline", base), *arms.items()) if (said := _degenerate(one, own))}
+    why = "the baseline's are answers, so that is what the lever does"
+    if "the baseline" in told:
+        why = "their scores say little of quality on your task: look at the prompts, the stop texts and max_new_tokens"
+    for what in dict.fromkeys(what for what, _ in told.values()):
+        who = ", ".join(f"{who} ({count})" for who, (same, count) in told.items() if same == what)
+        yield f"{name}: most answers {what}: {who}; {why}"
+
+
+def _degenerate(one: Mapping[str, Any], own: Answers) -> tuple[str, str] | None:
+    """What most answers are instead of answers, and how many of how many; None where most are answers."""
+    made = [r for r in own.values() if r.finish not in ("scored", "failed")]
+    nothing = [r for r in made if not r.answer.strip()]
+    loops = [r for r in made if r.answer.strip() and r.repeated_share >= LOOPS]
+    for what, which in (
+        ("are empty", nothing),
+        ("repeat themselves", loops),
+        ("are empty or repeat themselves", [*nothing, *loops]),
+    ):
+        if _most(len(which), len(made)):
+            return what, f"{len(which)} of {len(made)}"
+    right = {json.dumps(item["given"].get("reference"), sort_keys=True) for item in one["items"]}
+    if len(made) >= ALIKE_FROM and len(right) > 1 and len({r.answer.strip() for r in made}) == 1:
+        return "are one and the same text, whatever is right", f"all {len(made)}"
+    return None
+
+
+def _most(count: int, of: int) -> bool:
+    return 2 * count > of
 
 
 def empty(answers: Answers) -> int:

@@ -6,8 +6,10 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
+from specq.core.nouns import counted
+from specq.evals import margins
 from specq.report.evals import ArmQuality, EvalReport, Slice
-from specq.report.words import points
+from specq.report.words import moved, points, span
 from specq.stats.counts import holm
 
 LEVEL = 0.05
@@ -19,14 +21,14 @@ class Judged:
     """An arm's quality: within the floor, beyond it, not decided, void, or measured with no floor to hold it against.
 
     `sentences` say so, one for each margin. `p` is Holm-adjusted: that it is within the floor by chance, or, of a
-    rejected one, beyond it. `more_items` says how many items beyond these would settle what is undecided, where that
-    can be said.
+    rejected one, beyond it. `lacks` names what would let it be judged, such as a margin or a count of items more;
+    nothing for an arm that is judged.
     """
 
     kind: Kind
     sentences: tuple[str, ...]
     p: float | None = None
-    more_items: int | None = None
+    lacks: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -81,7 +83,7 @@ def _judge(
         return Judged(kind="reject", sentences=tuple(broken))
     blind = [f"{report.name}: {one.unseen}" for report in evals if (one := report.arm(arm)) is not None and one.unseen]
     if len(blind) == len(evals):
-        return Judged(kind="undecided", sentences=tuple(blind))
+        return Judged(kind="undecided", sentences=tuple(blind), lacks=("an eval that generates answers",))
     missing = [
         report.name
         for report in evals
@@ -95,39 +97,72 @@ def _judge(
         if tag is not None and tag not in {part.tag for part in one.slices}
     ]
     if missing:
-        return Judged(kind="undecided", sentences=tuple(f"{name}: it has no scores there" for name in missing))
+        said = tuple(f"{name}: it has no scores there" for name in missing)
+        return Judged(kind="undecided", sentences=said, lacks=(f"scores on {', '.join(missing)}",))
     if lossless:
         return Judged(kind="keep", sentences=("its answers are the baseline's own",))
     if not held:
-        return Judged(kind="unjudged", sentences=(*_unjudged(evals, arm), *blind))
+        return Judged(kind="unjudged", sentences=(*_unjudged(evals, arm), *blind), lacks=(_margin(evals, arm),))
     sentences = tuple(_sentence(one) for one in held)
     if beyond is not None and beyond < LEVEL:
         told = [text for one, text in zip(held, sentences, strict=True) if one.slice.outcome == "reject"]
         return Judged(kind="reject", sentences=tuple(told) or sentences, p=beyond)
-    lacks = [
-        f"{report.name}: {one.unscored} items that the baseline has a score for have none, and count for nothing"
-        for report in evals
-        if (one := report.arm(arm)) is not None and one.unscored
-    ]
+    left_open = list(_left_open(evals, arm, held, blind))
+    if within is not None and within < LEVEL and not left_open:
+        return Judged(kind="keep", sentences=(*sentences, *blind), p=within)
+    if all(one.slice.outcome == "keep" for one in held) and not left_open:
+        why = f"each margin is held alone, but not after Holm over the arms asked (p = {within:.2g})"
+        left_open.append((why, "more items, or fewer arms asked at once"))
+    return Judged(
+        kind="undecided",
+        sentences=(*sentences, *(why for why, _ in left_open), *blind),
+        p=within,
+        lacks=(*(lack for _, lack in left_open), *map(_more, [one for one in held if one.slice.outcome != "keep"])),
+    )
+
+
+def _left_open(
+    evals: Sequence[EvalReport], arm: str, held: Sequence[_Held], blind: Sequence[str]
+) -> Iterator[tuple[str, str]]:
+    """What keeps margins that are held from deciding anything, in words, each with what is lacking."""
+    for report in {id(one.of): one.of for one in held}.values():
+        if report.caught is False:
+            noise = f"{100 * report.probe_noise:.0f} %"
+            why = f"{report.name} did not notice weights perturbed by {noise}, so that no loss is found says little"
+            yield why, f"an eval that notices a loss, for {report.name} did not notice its probe"
+    for report in evals:
+        if (one := report.arm(arm)) is not None and one.unscored:
+            items = counted(one.unscored, "item")
+            has, count = ("has", "counts") if one.unscored == 1 else ("have", "count")
+            why = f"{report.name}: {items} that the baseline has a score for {has} none, and {count} for nothing"
+            yield why, f"a score for {items} of {report.name} more"
     # What an eval cannot see is vouched for by a margin on one that can.
     seeing = {report.name for report in evals if (one := report.arm(arm)) is not None and not one.unseen}
     if blind and not any(one.of.name in seeing for one in held):
-        lacks.append("no margin is on an eval that sees it")
-    deaf = [report for report in {id(one.of): one.of for one in held}.values() if report.caught is False]
-    if within is not None and within < LEVEL and not deaf and not lacks:
-        return Judged(kind="keep", sentences=(*sentences, *blind), p=within)
-    why = [
-        f"{report.name} did not notice weights perturbed by {100 * report.probe_noise:.0f} %, so that no loss is found "
-        "says little"
-        for report in deaf
+        yield "no margin is on an eval that sees it", f"a margin in [floor] on {' or '.join(sorted(seeing))}"
+
+
+def _more(one: _Held) -> str:
+    """How many items an undecided margin lacks; no count where what was seen lies at the margin or beyond it."""
+    more = one.slice.change.against(one.margin).more_items
+    if more is None:
+        return f"more items in {one.where} (how many cannot be told: what was seen lies at the margin or beyond it)"
+    return f"about {counted(more, 'more item')} in {one.where}"
+
+
+def _margin(evals: Sequence[EvalReport], arm: str) -> str:
+    """The margins to set in [floor], on each eval that sees the arm, as a line to paste; or why there is none yet."""
+    made = [
+        margins.proposed(report.name, one.all.change.clusters, binary=report.binary)
+        for report in evals
+        if (one := report.arm(arm)) is not None and one.all is not None and not one.unseen
     ]
-    why += lacks
-    if all(one.slice.outcome == "keep" for one in held) and not deaf and not lacks:
-        why.append(f"each margin is held alone, but not after Holm over the arms asked (p = {within:.2g})")
-    open_ = [one for one in held if one.slice.outcome == "undecided"]
-    more = [n for one in open_ if (n := one.slice.change.against(one.margin).more_items) is not None]
-    settled = max(more) if more and len(more) == len(open_) else None
-    return Judged(kind="undecided", sentences=(*sentences, *why, *blind), p=within, more_items=settled)
+    given = [one for one in made if one.margin is not None]
+    if not given:
+        return f"more items, for {made[0].about}"
+    # Of each line what stands within the braces: one key holds the margins of all evals.
+    within = ", ".join(one.line.partition("{ ")[2].removesuffix(" }") for one in given)
+    return f"a margin for its quality in [floor], for example: quality = {{ {within} }}"
 
 
 def _adjusted(p: Mapping[str, float]) -> dict[str, float]:
@@ -156,8 +191,7 @@ def _unjudged(evals: Sequence[EvalReport], arm: str) -> Iterator[str]:
         if found is not None and found.all is not None:
             change = found.all.change
             yield (
-                f"{report.name}: {points(change.value, report.binary)} "
-                f"({points(change.low, report.binary)} to {points(change.high, report.binary)}), and the floor names "
+                f"{report.name}: {moved(change.value, change.low, change.high, report.binary)}, and the floor names "
                 "no margin"
             )
 
@@ -165,15 +199,16 @@ def _unjudged(evals: Sequence[EvalReport], arm: str) -> Iterator[str]:
 def _sentence(one: _Held) -> str:
     change, binary = one.slice.change, one.of.binary
     found = change.against(one.margin)
-    moved = f"{points(change.value, binary)}, {change.worse} items worse and {change.better} better of {change.n}"
+    worse = f"{counted(change.worse, 'item')} worse"
+    fell = f"{points(change.value, binary)}, {worse} and {change.better} better of {change.n}"
     allowed = points(-one.margin, binary)
     if found.outcome == "keep":
-        return f"{one.where}: {moved}; at worst {points(change.low_one_sided, binary)}, allowed {allowed}"
+        return f"{one.where}: {fell}; at worst {points(change.low_one_sided, binary)}, allowed {allowed}"
     if found.outcome == "reject":
-        return f"{one.where}: {moved}; at best {points(change.high_one_sided, binary)}, allowed {allowed}"
-    ends = f"{points(change.low_one_sided, binary)} to {points(change.high_one_sided, binary)}"
-    more = f"; about {found.more_items} more items would decide" if found.more_items is not None else ""
-    return f"{one.where}: {moved}; {ends} cannot tell it from {allowed}{more}"
+        return f"{one.where}: {fell}; at best {points(change.high_one_sided, binary)}, allowed {allowed}"
+    ends = span(change.low_one_sided, change.high_one_sided, binary) + (" points" if binary else "")
+    more = f"; about {counted(found.more_items, 'more item')} would decide" if found.more_items is not None else ""
+    return f"{one.where}: {fell}; {ends} cannot tell it from {allowed}{more}"
 
 
 def _fell(report: EvalReport) -> str:

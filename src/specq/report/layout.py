@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from specq.report import charts_front, layout_draft, layout_outputs, layout_quality, targets
+from specq.report import charts_front, forecast_layout, layout_draft, layout_outputs, layout_quality, targets
 from specq.report.arm import ArmReport
 from specq.report.assemble import Report
 from specq.report.measures import Measure
@@ -30,6 +30,7 @@ def sections(report: Report) -> tuple[Section, ...]:
         layout_draft.draft(drafted),
         layout_draft.positions(drafted),
         layout_draft.steps(report.arms),
+        *forecast_layout.sections(report.forecast),
         _strata(report.arms),
         _cost(report.arms),
         layout_outputs.quantized_weights(report),
@@ -52,9 +53,12 @@ def sections(report: Report) -> tuple[Section, ...]:
 
 def _front(report: Report) -> Section:
     """Which arms no other arm beats in everything that was measured."""
-    found = charts_front.front(report)
+    found = charts_front.weighed(report)
     if found is None:
         return Section(title="Front")
+    if not found.drawn:
+        why = "There is no front here: it takes two arms, and two things in which they differ, speed among them."
+        return Section(title="Front", lines=(why, *found.dropped, *found.left_out))
     kept = [one for one in found.placed if not one.beaten_by]
     behind = [one for one in found.placed if one.beaten_by]
     lines = [
@@ -63,7 +67,7 @@ def _front(report: Report) -> Section:
         + "."
     ]
     lines += [f"{one.arm.label} is behind {', '.join(one.beaten_by)}." for one in behind]
-    return Section(title="Front", lines=(*lines, *found.left_out))
+    return Section(title="Front", lines=(*lines, *found.dropped, *found.left_out))
 
 
 def heading(report: Report) -> tuple[str, ...]:

@@ -13,7 +13,7 @@ from specq.report.measures import Measure
 from specq.report.quantized import QuantizedWeights, listed
 from specq.report.section import Section, measured, table
 from specq.report.targets import NO_KERNEL
-from specq.report.words import NOTHING, agreement, number, points, share, size
+from specq.report.words import NOTHING, agreement, number, share, signed, size
 
 
 def quantized_weights(report: Report) -> Section:
@@ -131,7 +131,7 @@ def changed(arms: Sequence[ArmReport]) -> Section:
     lines = [
         "A changed target may answer otherwise by right. Both read along the baseline's answers: KL of the baseline's "
         "next-token law against the arm's, in nats a token; same argmax: positions where both name the same token. "
-        "What that costs on your task is not measured.",
+        f"{_costs(held)}",
     ]
     if by_position:
         lines.append(
@@ -143,6 +143,15 @@ def changed(arms: Sequence[ArmReport]) -> Section:
     if cached:
         lines.append("cache share: of the keys and values that attention read, those from the quantized cache.")
     return table("Changed outputs", (*columns, *(["cache share"] if cached else [])), map(row, held), lines)
+
+
+def _costs(changed: Sequence[ArmReport]) -> str:
+    """Where it stands what changed outputs cost on the task, and of which arms nobody measured it."""
+    unscored = [arm.label for arm in changed if not any(name.startswith("quality.") for name in arm.measures)]
+    if len(unscored) == len(changed):
+        return "What that costs on your task is not measured."
+    but = f"; of {listed(unscored)} it is not measured" if unscored else ""
+    return f"What that costs on your task stands under Quality{but}."
 
 
 def by_context(arms: Sequence[ArmReport]) -> Section:
@@ -170,7 +179,7 @@ def by_context(arms: Sequence[ArmReport]) -> Section:
 def _distance_columns(by_position: bool) -> tuple[str, ...]:
     ends = "95 % interval"
     tail, text = (
-        (("KL median", "KL p99"), ("text's token", ends, "perplexity ratio", ends)) if by_position else ((), ())
+        (("KL median", "KL p99"), ("text's token, points", ends, "perplexity ratio", ends)) if by_position else ((), ())
     )
     return ("KL mean", ends, *tail, "KL worst", "same argmax", ends, *text)
 
@@ -183,11 +192,10 @@ def _distances(arm: ArmReport, suffix: str, by_position: bool) -> tuple[str, ...
 
     def pair(name: str, words: Callable[[float | None], str]) -> tuple[str, str]:
         found = of(name)
-        low = words(found.low).removesuffix(" points")
-        return words(found.value), NOTHING if found.low is None else f"{low} to {words(found.high)}"
+        return words(found.value), NOTHING if found.low is None else f"{words(found.low)} to {words(found.high)}"
 
     tail = [number(of(name).value, 2) for name in ("kl_median", "kl_p99")]
-    text = (*pair("reference_probability_change", points), *pair("perplexity_ratio", _ratio))
+    text = (*pair("reference_probability_change", signed), *pair("perplexity_ratio", _ratio))
     return (
         *pair("kl_mean", lambda value: number(value, 2)),
         *(tail if by_position else ()),

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
+from specq.core.nouns import counted
 from specq.report.assemble import Report
 from specq.report.evals import ArmQuality, EvalReport, Flip, Slice
 from specq.report.guards import NOISE, PROBED
 from specq.report.section import Section, table
-from specq.report.words import NOTHING, number, points, share
+from specq.report.words import NOTHING, moved, number, points, share, signed, span
 from specq.stats.scores import Rate
 
 FLIPS_SHOWN = 3
@@ -54,8 +55,8 @@ def _about(report: EvalReport) -> str:
     sizes = f", {report.batch_size} at a time" if report.output == "text" else ""
     what = "share right" if report.binary else "mean score"
     return (
-        f"{report.items} items{clusters}, metric {report.metric}{sizes}. score: {what}. change: on the same items, "
-        "arm less baseline. worse, better: items"
+        f"{counted(report.items, 'item')}{clusters}, metric {report.metric}{sizes}. score: {what}. change: on the "
+        "same items, arm less baseline. worse, better: items"
         + (". p: McNemar's mid-p that as many got worse as better." if report.binary else ".")
     )
 
@@ -76,19 +77,14 @@ def _row(report: EvalReport, one: ArmQuality) -> tuple[str, ...]:
 def _change(report: EvalReport, part: Slice) -> tuple[str, ...]:
     change, binary = part.change, report.binary
     return (
-        _moved(change.value, binary),
-        f"{_moved(change.low, binary)} to {_moved(change.high, binary)}",
+        signed(change.value, binary),
+        span(change.low, change.high, binary),
         str(change.worse),
         str(change.better),
         NOTHING if change.p is None else number(change.p, 2),
-        NOTHING if part.margin is None else _moved(-part.margin, binary),
+        NOTHING if part.margin is None else signed(-part.margin, binary),
         {"keep": "within", "reject": "breached", "undecided": "undecided"}.get(part.outcome, NOTHING),
     )
-
-
-def _moved(value: float, binary: bool) -> str:
-    """A difference with its sign, without the unit that the column names."""
-    return points(value, binary).removesuffix(" points")
 
 
 def _rate(rate: Rate, binary: bool) -> tuple[str, str]:
@@ -108,8 +104,8 @@ def _noise(report: EvalReport) -> Iterator[str]:
         change, binary = report.noise.all.change, report.binary
         yield (
             f"Noise floor: the baseline at batch size {report.noise_batch_size} against itself: "
-            f"{points(change.value, binary)} ({_moved(change.low, binary)} to {_moved(change.high, binary)}), "
-            f"{change.worse} items worse and {change.better} better."
+            f"{moved(change.value, change.low, change.high, binary)}, "
+            f"{counted(change.worse, 'item')} worse and {change.better} better."
         )
 
 
@@ -120,7 +116,7 @@ def _probe(report: EvalReport) -> Iterator[str]:
         change = report.probe.all.change
         yield (
             f"Sensitivity probe: the baseline's weights perturbed by {100 * report.probe_noise:.0f} %: "
-            f"{points(change.value, report.binary)} (at best {_moved(change.high_one_sided, report.binary)}): "
+            f"{points(change.value, report.binary)} (at best {signed(change.high_one_sided, report.binary)}): "
             + ("noticed." if report.caught else "NOT noticed, so that no loss is found says little.")
         )
 
@@ -130,8 +126,8 @@ def _critical(report: EvalReport) -> Iterator[str]:
         right = "right" if report.binary else "with the full score (1)"
         rest = "" if report.can_break == report.critical else "; the others cannot break"
         yield (
-            f"Critical: {report.critical} items. The baseline has {report.can_break} of them {right}, and an arm that "
-            f"loses one of those is rejected{rest}."
+            f"Critical: {counted(report.critical, 'item')}. The baseline has {report.can_break} of them {right}, and "
+            f"an arm that loses one of those is rejected{rest}."
         )
 
 
@@ -149,7 +145,8 @@ def _tags(report: EvalReport) -> Section:
             if part is not None and one.source == one.arm:
                 cells = (*_rate(part.rate, report.binary), *_change(report, part))
                 rows.append((f"{tag}: {one.label}", str(part.change.n), *cells))
-    left = [f"{few} tags with fewer than {TAG_ITEMS} items are in report.json alone."] if few else []
+    are = "is" if few == 1 else "are"
+    left = [f"{counted(few, 'tag')} with fewer than {TAG_ITEMS} items {are} in report.json alone."] if few else []
     return _table(f"Quality by tag: {report.name}", report, rows, left, first="tag")
 
 
@@ -190,10 +187,11 @@ def _guards(report: EvalReport) -> Section:
         for one in arms
         if one.source == one.arm
     ]
-    columns = ("arm", "answered", "like the baseline", "no score", "empty", "looping", "cut", "items/s")
+    columns = ("arm", "answered", "like the baseline", "no score", "empty", "looping", "cut", "items/s, judged")
     lines = [
         "like the baseline: the same items, prompt ids (so template and bos), stops and batch size; no prompt was "
-        f"truncated. looping: {share(0.5)} or more of its 4-grams seen before in it. cut: ended at max_new_tokens.",
+        f"truncated. looping: {share(0.5)} or more of its 4-grams seen before in it. cut: ended at max_new_tokens. "
+        "items/s, judged: answered and judged; the time of the metric itself is in it, so it is no speed of the arm.",
     ]
     others = {guard: why for guard, why in report.unmeasured.items() if guard not in (NOISE, PROBED)}
     lines += [f"{guard[0].upper()}{guard[1:]}: not measured: {why}." for guard, why in others.items()]

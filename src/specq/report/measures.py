@@ -11,8 +11,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from specq.core.nouns import counted
 from specq.core.records import Generated, StepRow
-from specq.stats.intervals import Interval, percentiles, pooled_ratio, t_interval
+from specq.stats.intervals import TAIL_FROM, Interval, percentiles, pooled_ratio, t_interval
 
 PARTS = ("draft", "verify", "sample", "rest")
 _NO_STEPS = (0,) * len(StepRow._fields)
@@ -174,11 +175,15 @@ def _latency(name: str, values: Sequence[float], sums: _Sums) -> list[Measure]:
             unit="s",
             value=value,
             n=len(values),
-            note="n = generations" if value is not None else "n = generations, too few: p95 needs 20, p99 100",
+            note="n = generations" if value is not None else _too_few(tail, len(values)),
         )
         for tail, value in percentiles(values).items()
     ]
     return [head, *tails]
+
+
+def _too_few(tail: str, n: int) -> str:
+    return f"{counted(n, 'generation')}, and {tail} needs {TAIL_FROM[tail]}"
 
 
 def _cache_share(generations: Sequence[Generated]) -> list[Measure]:

@@ -8,7 +8,7 @@ from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from specq.report import charts, charts_front, charts_pareto, page_flips, page_origin
+from specq.report import charts, charts_front, charts_pareto, forecast_charts, forecast_layout, page_flips, page_origin
 from specq.report.assemble import Report
 from specq.report.charts_canvas import Chart
 from specq.report.evals import EvalReport
@@ -68,7 +68,12 @@ def render(report: Report, info: Mapping[str, Any]) -> str:
 def _parts(report: Report, left: dict[str, Section]) -> list[Part]:
     front = charts_pareto.pictures(charts_front.front(report))
     found = [
-        Part(ident="front", title="Speed, memory and quality together", charts=front),
+        Part(
+            ident="front",
+            title="Speed, memory and quality together",
+            charts=front,
+            sections=_take(left, ("Front",)),
+        ),
         Part(
             ident="speed",
             title="Speed-ups and latency",
@@ -80,6 +85,14 @@ def _parts(report: Report, left: dict[str, Section]) -> list[Part]:
         ),
         Part(ident="drafts", title="Drafts", charts=_drawn(charts.survival(report)), sections=_take(left, DRAFTS)),
     ]
+    found.append(
+        Part(
+            ident="forecast",
+            title="Forecast",
+            charts=forecast_charts.pictures(report.forecast),
+            sections=_take(left, forecast_layout.TITLES),
+        )
+    )
     flips = page_flips.tables(report)
     for place, one in enumerate(report.evals, start=1):
         found.append(_quality(one, f"quality-{place}", left, flips.get(one.name, ())))

@@ -94,7 +94,10 @@ class _Eval:
             noise_batch_size=self.one["twin_batch_size"],
             probe=probe,
             probe_noise=float(self.one["probe"]),
-            flags=tuple(guards.eval_flags(self.name, self.one, base)),
+            flags=(
+                *guards.eval_flags(self.name, self.one, base),
+                *guards.degenerate(self.name, self.one, base, self._answered_by()),
+            ),
             margins=self._margins,
             against_control=tuple(self._controls()),
             own=self._arm(self.first, (self.first, "its own answers")) if base else None,
@@ -102,6 +105,11 @@ class _Eval:
             critical=len(self._critical),
             can_break=sum(_full(scores, ident) for ident in self._critical),
         )
+
+    def _answered_by(self) -> dict[str, dict[str, EvalAnswer]]:
+        """The answers of each arm beside the baseline that has its own, by its label."""
+        others = [str(arm["id"]) for arm in self.run.info["arms"] if str(arm["id"]) not in self.run.baselines]
+        return {self._label(arm): self.answers[arm] for arm in others if arm in self.answers}
 
     def _source(self, arm: str) -> tuple[str, str]:
         """Whose answers an arm's scores come from, and how that is said; "" where it has none."""

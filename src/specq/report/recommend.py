@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
+from specq.report import lacking
 from specq.report.verdict import PROCESSES_FOR_A_VERDICT, Case, Ground, Verdict
 from specq.report.words import interval, ratio, share
 
@@ -66,6 +67,8 @@ def _serve(kept: Sequence[Case], cases: Sequence[Case], verdicts: Mapping[str, V
         changes.insert(0, f"{PROCESSES_FOR_A_VERDICT} fresh processes that disagree (this run had {ground.processes})")
     if ground.drift is not None:
         changes.insert(0, f"a run on a quiet machine (this one drifted by {share(ground.drift)})")
+    served = {case.arm for case in kept}
+    changes += lacking.of_undecided([case for case in cases if case.arm not in served], verdicts, ground)
     return f"{text} What would change this: {'; '.join(changes)}."
 
 
@@ -78,8 +81,7 @@ def _outputs(case: Case) -> str:
 
 
 def _stay(cases: Sequence[Case], verdicts: Mapping[str, Verdict], ground: Ground) -> str:
-    changes = dict.fromkeys(_lacks(case, verdicts[case.arm], ground) for case in cases)
-    listed = [change for change in changes if change] or ["another draft, another k, or prompts of another kind"]
+    listed = [*lacking.of_undecided(cases, verdicts, ground), *lacking.of_decided(cases, verdicts)]
     if ground.drift is not None:
         listed.append(f"a run on a quiet machine (this one drifted by {share(ground.drift)})")
     still = _still(cases, verdicts, ground, 1.0)
@@ -114,28 +116,7 @@ def _quality_lacks(case: Case) -> str:
         return "measure its quality on your task"
     if case.quality.kind == "unjudged":
         return "set a margin for its quality in [floor]"
-    more = "" if case.quality.more_items is None else f" (about {case.quality.more_items} more)"
-    return f"give its evals more items{more}, for its quality is undecided"
-
-
-def _lacks(case: Case, verdict: Verdict, ground: Ground) -> str:
-    """What would let an arm be judged that was not; "" for one that was."""
-    if case.shortfall or not verdict.has_data:
-        return "a run in which no sample fails"
-    if verdict.kind in ("reject", "invalid"):
-        return ""
-    if verdict.faster_but_changed:
-        if case.quality is None:
-            return f"a measurement of what {case.label} costs in quality on your task"
-        margin = case.quality.kind == "unjudged"
-        return f"a margin for the quality of {case.label}" if margin else f"more items in the evals of {case.label}"
-    if ground.audited and case.audit.status == "missing":
-        return "an audit of the outputs that comes through"
-    if case.apart is not None and (found := case.measures.get(ground.measure)) is not None:
-        low, high = found.low, found.high
-        if low is not None and high is not None and (low > 1 or high < 1) and case.apart.hides(low, high):
-            return f"a run in which {case.label} takes turns with the baseline, or whose machine stands still"
-    return "what the floor needs to be told" if verdict.floor else "more prompts"
+    return f"its quality is undecided and needs {'; '.join(case.quality.lacks)}"
 
 
 def _others(cases: Sequence[Case], verdicts: Mapping[str, Verdict]) -> str:

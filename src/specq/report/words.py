@@ -89,6 +89,29 @@ def interval(measure: Measure) -> str:
 
 def points(value: float | None, share_of: bool = True) -> str:
     """A difference of shares in percentage points, with its sign; of other scores as a number with three digits."""
+    return signed(value, share_of) + (" points" if share_of and value is not None else "")
+
+
+def signed(value: float | None, share_of: bool = True) -> str:
+    """As `points`, without the unit, for a column that names it.
+
+    What rounds to 0 and is not keeps its sign by one digit more: "-0.0" would leave open on which side of 0 it lies.
+    """
     if value is None:
         return NOTHING
-    return f"{100 * value:+.1f} points" if share_of else f"{value:+.3f}"
+    scaled, digits = (100 * value, 1) if share_of else (value, 3)
+    shown = f"{scaled:+.{digits}f}"
+    if float(shown) == 0:
+        finer = f"{scaled:+.{digits + 1}f}"
+        return finer if float(finer) else f"{0:+.{digits}f}"
+    return shown
+
+
+def span(low: float, high: float, share_of: bool = True) -> str:
+    """Two ends of a difference, both with their sign: "-5.1 to +1.2"."""
+    return f"{signed(low, share_of)} to {signed(high, share_of)}"
+
+
+def moved(value: float, low: float, high: float, share_of: bool = True) -> str:
+    """A difference with its interval: "-1.5 points (-5.1 to +1.2)"."""
+    return f"{points(value, share_of)} ({span(low, high, share_of)})"

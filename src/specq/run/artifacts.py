@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
 
 from specq.core.errors import Interrupted, RunFailed
 from specq.core.records import Done, QuantizedModel, Record
@@ -61,6 +62,20 @@ def keys(experiment: Experiment) -> dict[str, str]:
         recipe = recipes.load(Path(one.recipe))
         source = refs.resolve(one.model, revision=one.revision)
         found[one.label] = artifact.key(recipe, source, prepare.text_sha256(recipe))
+    return found
+
+
+def made_from(experiment: Experiment) -> dict[str, dict[str, Any]]:
+    """Of each wanted model, by its label, the parts of its key that are files of the user's.
+
+    Raises:
+        UserError: a recipe or its text is not there.
+    """
+    found = {}
+    for one in wanted(experiment):
+        recipe = recipes.load(Path(one.recipe))
+        parts = {"recipe": one.recipe, "settings": recipe.to_json(), "text_sha256": prepare.text_sha256(recipe)}
+        found[one.label] = dict(hide_home(parts))
     return found
 
 

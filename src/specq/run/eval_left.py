@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
 from specq.core.evaluated import PROBE
+from specq.core.nouns import listed
 from specq.core.records import EvalAnswer, EvalProof, Record
 from specq.core.types import TargetSpec
 from specq.run.folder import Contents
@@ -119,21 +120,28 @@ def left(asked: Asked, contents: Contents, task: Task) -> list[Stretch]:
 
 
 def failed(records: Iterable[Record]) -> list[str]:
-    """A line for each arm and eval of which not one item has a score: which, how many, and what the first said."""
+    """A line for each eval and reason why arms have no score on any item: which arms, how many, what the first said."""
     first: dict[tuple[str, str], EvalAnswer] = {}
-    counted, scored = Counter[tuple[str, str]](), set[tuple[str, str]]()
+    made, scored = Counter[tuple[str, str]](), set[tuple[str, str]]()
     for record in records:
         if isinstance(record, EvalAnswer):
             key = (record.arm, record.eval)
             first.setdefault(key, record)
-            counted[key] += 1
+            made[key] += 1
             if record.score is not None:
                 scored.add(key)
-    return [
-        f"{arm} has no score on any of {counted[arm, name]} items of {name}, first on {answer.item}: {answer.why}"
-        for (arm, name), answer in first.items()
-        if (arm, name) not in scored
-    ]
+    same: dict[tuple[str, str], list[EvalAnswer]] = {}
+    for key, answer in first.items():
+        if key not in scored:
+            same.setdefault((answer.eval, answer.why), []).append(answer)
+    return [_without_score(some, made[some[0].arm, name]) for (name, _), some in same.items()]
+
+
+def _without_score(some: Sequence[EvalAnswer], items: int) -> str:
+    who = f"{listed([answer.arm for answer in some])} {'has' if len(some) == 1 else 'have'}"
+    if items == 1:
+        return f"{who} no score on the only item of {some[0].eval}, {some[0].item}: {some[0].why}"
+    return f"{who} no score on any of {items:,} items of {some[0].eval}, first on {some[0].item}: {some[0].why}"
 
 
 def stretches(one: Mapping[str, Any], name: str, arm: str) -> list[Stretch]:

@@ -45,6 +45,7 @@ class OwnSet:
     tokenizer: Any
     max_new_tokens: int
     stop: tuple[str, ...]
+    on_judge: harness.OnJudge = harness.nobody_listens
 
     @property
     def ids(self) -> tuple[str, ...]:
@@ -57,7 +58,7 @@ class OwnSet:
         """As EvalSet.answer."""
         some = [self.items[place] for place in places]
         settings = harness.Settings(max_new_tokens=self.max_new_tokens, stop=self.stop, batch_size=batch_size)
-        return harness.evaluate(some, self.metric, target, decoder, self.tokenizer, settings)
+        return harness.evaluate(some, self.metric, target, decoder, self.tokenizer, settings, on_judge=self.on_judge)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -67,6 +68,7 @@ class TaskSet:
     task: Task
     tokenizer: Any
     context: int | None
+    on_judge: harness.OnJudge = harness.nobody_listens
 
     @property
     def ids(self) -> tuple[str, ...]:
@@ -87,6 +89,7 @@ class TaskSet:
             batch_size=batch_size,
             context=self.context,
             places=frozenset(places),
+            on_judge=self.on_judge,
         )
 
 
@@ -97,18 +100,30 @@ def read(job: Job, name: str, tokenizer: Any) -> EvalSet:
         RunFolderError: the file of a metric function, or a task, is not the one that the run began with.
     """
     table, one = Eval.model_validate(show_home(eval_left.settings(job, name))), job.evals[name]
+
+    def judged(item: str) -> None:
+        # The parent keeps it, so that it can name what a worker died of.
+        job.progress.say("judging", eval=name, item=item, metric=one["metric"])
+
     changed = "was changed since the run began; put it back, or start a new run"
     if table.task is not None:
         task = eval_plan.load_task(table)
         then = (one["metric_sha256"], one["sha256"])
         if (hashes.of_json([task.config_sha256, task.code]), task.docs_sha256) != then:
             raise RunFolderError(f'eval "{name}": the task {table.task} {changed}')
-        return TaskSet(task=task, tokenizer=tokenizer, context=_context(job))
+        return TaskSet(task=task, tokenizer=tokenizer, context=_context(job), on_judge=judged)
     metric = metrics.make(str(table.metric), table.options)
     if metric.sha256 != one["metric_sha256"]:
         raise RunFolderError(f'eval "{name}": {table.metric} {changed}')
     given = tuple(items.read_line(json.dumps(item["given"])) for item in one["items"])
-    return OwnSet(items=given, metric=metric, tokenizer=tokenizer, max_new_tokens=table.max_new_tokens, stop=table.stop)
+    return OwnSet(
+        items=given,
+        metric=metric,
+        tokenizer=tokenizer,
+        max_new_tokens=table.max_new_tokens,
+        stop=table.stop,
+        on_judge=judged,
+    )
 
 
 def _context(job: Job) -> int | None:

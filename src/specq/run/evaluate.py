@@ -65,6 +65,8 @@ class _Arms:
     def answer(self, stretch: Stretch) -> None:
         """Make the answers of a stretch and record them; where the arm raises, each of its items has failed."""
         asked = self._evals[stretch.eval]
+        ids = [asked.ids[place] for place in stretch.places]
+        self.job.progress.say("answering", arm=stretch.arm, eval=stretch.eval, items=ids)
         try:
             target, decoder = self._of(stretch)
             started = now()
@@ -74,12 +76,11 @@ class _Arms:
                 raise
             # An item that could not be answered is on record as failed.
             said = f"{type(error).__name__}: {hide_home(str(error))}"
-            failed = f"{stretch.arm} failed on {len(stretch.places)} items of {stretch.eval}: {said}"
-            self.job.progress.say("note", text=failed)
-            records, took = [_failed(stretch, asked.ids[place], said) for place in stretch.places], None
+            records, took = [_failed(stretch, item, said) for item in ids], None
         else:
             took = now() - started
             records = [_answer(stretch, one) for one in found]
+        self._tell(stretch, records)
         for record in records:
             if (key := (record.arm, record.eval, record.item)) not in self._known:
                 self.job.store.append(record)
@@ -96,6 +97,15 @@ class _Arms:
                 )
             )
         self.job.progress.say("evaluated", arm=stretch.arm, eval=stretch.eval, items=len(stretch.places))
+
+    def _tell(self, stretch: Stretch, records: Sequence[EvalAnswer]) -> None:
+        """Each reason why items have no score, with the items."""
+        items: dict[str, list[str]] = {}
+        for record in records:
+            if record.score is None:
+                items.setdefault(record.why, []).append(record.item)
+        for why, some in items.items():
+            self.job.progress.say("unscored", arm=stretch.arm, eval=stretch.eval, items=some, why=why)
 
     def _of(self, stretch: Stretch) -> tuple[LoadedTarget, Decoder]:
         noise = eval_left.probe_of(self.job.evals[stretch.eval]) if stretch.arm == PROBE else 0.0

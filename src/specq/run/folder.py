@@ -12,6 +12,7 @@ from typing import Any
 
 from specq.core import hashes, lines
 from specq.core.errors import RunFolderError
+from specq.core.nouns import counted
 from specq.core.records import Generated, Key, Output, Record, key
 from specq.run.provenance import show_home
 
@@ -19,7 +20,7 @@ RUN, RECORDS, OUTPUTS, DONE = "run.json", "records.jsonl", "outputs.jsonl", "don
 # What every part of specq that reads a run leans on, and its type.
 NEEDED = {"experiment": str, "question": str, "config": dict, "arms": list, "prompts": list}
 OPTIONAL = {"provenance": dict, "models": dict, "quantized": dict, "notes": list, "model_notes": list, "blocks": list}
-OPTIONAL |= {"evals": dict}
+OPTIONAL |= {"evals": dict, "quantized_from": dict}
 
 
 def read_info(run_dir: Path) -> dict[str, Any]:
@@ -141,7 +142,8 @@ class Contents:
         found = self.lines_lost
         if self.lost:
             every = sum(isinstance(record, Generated) for record in self.records)
-            found.append(f"{len(self.lost)} of {every} recorded answers are not in {OUTPUTS} any more")
+            are = "is" if len(self.lost) == 1 else "are"
+            found.append(f"{len(self.lost):,} of {counted(every, 'recorded answer')} {are} not in {OUTPUTS} any more")
         return found
 
     @property
@@ -151,7 +153,7 @@ class Contents:
         wrote = wrote.get(RECORDS) if isinstance(wrote, dict) else None
         if not isinstance(wrote, int) or len(self.records) >= wrote:
             return []
-        return [f"{RECORDS} has {len(self.records)} lines, {wrote} stood there when the run was done"]
+        return [f"{RECORDS} has {counted(len(self.records), 'line')}, {wrote:,} stood there when the run was done"]
 
 
 def read(run_dir: Path) -> Contents:

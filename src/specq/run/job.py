@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any, TextIO
 
 from specq.core.hashes import seed_of
+from specq.core.nouns import listed
 from specq.core.records import Failed
 from specq.core.types import DraftSpec, Prompt, Sampling, TargetSpec
 from specq.experiment import config
@@ -50,9 +51,16 @@ def experiment_of(info: dict[str, Any]) -> Experiment:
     return config.from_resolved(show_home(info["config"]))
 
 
-def every_sample_failed(first: Failed) -> str:
-    """Which arm failed on all its samples, and how it began."""
-    return f"{first.arm} failed on every sample, first on prompt {first.prompt}: {first.error}: {first.message}"
+def every_sample_failed(first: Iterable[Failed]) -> list[str]:
+    """Which arms failed on all their samples, and how it began: from each arm's first, a line for each reason."""
+    found: dict[tuple[str, str], list[Failed]] = {}
+    for failed in first:
+        found.setdefault((failed.error, failed.message), []).append(failed)
+    return [
+        f"{listed([one.arm for one in some])} failed on every sample, first on prompt {some[0].prompt}: "
+        f"{error}: {message}"
+        for (error, message), some in found.items()
+    ]
 
 
 def blocks_of(info: Mapping[str, Any]) -> dict[str, tuple[str, ...]]:

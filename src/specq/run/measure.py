@@ -141,7 +141,7 @@ def _need_baseline(job: Job, failures: Counter[str]) -> None:
     first = failed_arms(job.store.contents().records).get(FIRST)
     if first is not None:
         raise RunFailed(
-            f"{every_sample_failed(first)}; without a baseline there is nothing to compare with, so the run "
+            f"{every_sample_failed([first])[0]}; without a baseline there is nothing to compare with, so the run "
             f"stopped; its records are kept in {job.store.run_dir}"
         )
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from specq.core.nouns import counted
 from specq.core.records import (
     Audited,
     Divergence,
@@ -34,13 +35,14 @@ def mended(contents: Contents) -> tuple[list[Record], list[Output], list[Note]]:
     ]
     said = []
     if cut := len(contents.outputs) - len(outputs):
-        said.append(f"cut {cut} outputs without a record from {OUTPUTS}")
+        said.append(f"cut {counted(cut, 'output')} without a record from {OUTPUTS}")
     if contents.lost:
         audits = len(contents.records) - len(records) - len(contents.lost)
+        lost_answers, are = counted(len(contents.lost), "answer"), "is" if len(contents.lost) == 1 else "are"
         said.append(
-            f"{len(contents.lost)} answers are not in {OUTPUTS} any more: their records and {audits} audits of their "
-            f"prompts were taken out of {RECORDS}, and run again"
+            f"{lost_answers} {are} not in {OUTPUTS} any more: {counted(len(contents.lost), 'record')} and "
+            f"{counted(audits, 'audit')} of the same prompts were taken out of {RECORDS}, and run again"
         )
     said += contents.lines_lost
-    said += [f"cut {size} bytes of a torn last line from {name}" for name, size in contents.torn.items()]
+    said += [f"cut {counted(size, 'byte')} of a torn last line from {name}" for name, size in contents.torn.items()]
     return records, outputs, [Note(process=0, text=text) for text in said]

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
 import tempfile
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import suppress
+from dataclasses import dataclass
 from typing import IO, Any
 
 from specq.core import errors
@@ -21,6 +23,10 @@ from specq.run.provenance import hide_home
 from specq.run.store import Store
 
 OnEvent = Callable[[dict[str, Any]], None]
+# How tqdm draws: "Loading: 50%|##  | 1/2 [00:01<00:01, 1.2it/s]", or "3 examples [00:00, 60.1 examples/s]".
+_BAR = re.compile(r"^.*?(?:\d+%\|[^\[]*\[[\d:]+<|\d\S* ?[A-Za-z]* \[[\d:]+, )[^\]]*\]")
+# Items that the line about a worker's death names.
+_NAMED = 3
 
 
 def command(store: Store, task: Task) -> list[str]:
@@ -52,9 +58,11 @@ def run_worker(store: Store, task: Task, on_event: OnEvent) -> None:
             encoding="utf-8",
             errors="replace",
         )
-        error, stopped_by = _listen(worker, on_event)
+        doing = _Doing()
+        error, stopped_by = _listen(worker, on_event, doing)
         code = worker.wait()
-        last_words = _last_line(stderr)
+        stderr.seek(0)
+        said = stderr.read().decode("utf-8", errors="replace")
     if code == 0:
         return
     if stopped_by is None and code in (Interrupted.exit_code, *(-number for number in signals.USUAL)):
@@ -63,7 +71,8 @@ def run_worker(store: Store, task: Task, on_event: OnEvent) -> None:
         raise Interrupted(f"stopped; {store.how_to_go_on}", stopped_by)
     if error is not None:
         raise error
-    died = WorkerDied(process=task.process, task=task.name, exit_code=code, message=_reason(code, last_words))
+    why = f"{reason(code, said)}{doing.words}"
+    died = WorkerDied(process=task.process, task=task.name, exit_code=code, message=why)
     store.append(died)
     raise RunFailed(
         f"the run is incomplete: the worker of task '{task.name}' died (exit code {code}: {died.message}); "
@@ -71,8 +80,45 @@ def run_worker(store: Store, task: Task, on_event: OnEvent) -> None:
     )
 
 
-def _listen(worker: subprocess.Popen[str], on_event: OnEvent) -> tuple[SpecqError | None, int | None]:
-    """Pass events on until the worker closes its stdout; return the error it told and the signal that stopped us."""
+@dataclass
+class _Doing:
+    """What a worker of an eval was at: the items that an arm answers, and the one whose answer is judged."""
+
+    arm: str = ""
+    eval: str = ""
+    items: Sequence[str] = ()
+    item: str = ""
+    metric: str = ""
+
+    def take(self, event: dict[str, Any]) -> bool:
+        """Note an event of the kind that only tells what was begun; whether it was one."""
+        kind = event.get("event")
+        if kind == "answering":
+            self.arm, self.eval, self.items, self.item = event["arm"], event["eval"], event["items"], ""
+        elif kind == "judging":
+            self.eval, self.item, self.metric = event["eval"], event["item"], event["metric"]
+        elif kind == "evaluated":
+            self.items, self.item = (), ""
+        return kind in ("answering", "judging")
+
+    @property
+    def words(self) -> str:
+        """The end of the sentence about the worker's death; "" where it was at no eval."""
+        if self.item:
+            return (
+                f', as metric {self.metric} judged the answer of {self.arm} to item "{self.item}" of eval "{self.eval}"'
+            )
+        if not self.items:
+            return ""
+        more = f" and {len(self.items) - _NAMED} more" if len(self.items) > _NAMED else ""
+        return f', as {self.arm} answered items {", ".join(self.items[:_NAMED])}{more} of eval "{self.eval}"'
+
+
+def _listen(worker: subprocess.Popen[str], on_event: OnEvent, doing: _Doing) -> tuple[SpecqError | None, int | None]:
+    """Pass events on until the worker closes its stdout; return the error it told and the signal that stopped us.
+
+    `doing` is left at what the worker was at.
+    """
     stopped_by: int | None = None
     error = None
     assert worker.stdout is not None
@@ -82,7 +128,7 @@ def _listen(worker: subprocess.Popen[str], on_event: OnEvent) -> tuple[SpecqErro
                 event = _event(line)
                 if event.get("event") == "error":
                     error = _error(event["error"], event["message"])
-                elif event:
+                elif event and not doing.take(event):
                     on_event(event)
             worker.wait()
             return error, stopped_by
@@ -124,15 +170,20 @@ def _error(name: str, message: str) -> SpecqError:
     return kind(message) if isinstance(kind, type) and issubclass(kind, SpecqError) else RunFailed(message)
 
 
-def _reason(code: int, last_words: str) -> str:
+def reason(code: int, said: str) -> str:
+    """Why a worker ended, from its exit code and from what it said on stderr."""
     if code == -signal.SIGKILL:
         return "killed, most often because memory ran out; take a smaller model or free some memory"
     if code < 0:
         return f"killed by {signal.Signals(-code).name}"
-    return last_words or "it said nothing"
+    if (last := last_line(said)) and "Traceback (most recent call last)" not in said:
+        # A library's warning is no cause.
+        return f"it did not say why; its last line on stderr: {last}"
+    return last or "it said nothing"
 
 
-def _last_line(file: IO[bytes]) -> str:
-    file.seek(0)
-    lines = file.read().decode("utf-8", errors="replace").strip().splitlines()
-    return str(hide_home(lines[-1].strip())) if lines else ""
+def last_line(said: str) -> str:
+    """The last line that a process left standing on stderr, without bars that show progress; "" for none."""
+    # What a carriage return begins anew is written over on a terminal.
+    lines = [_BAR.sub("", line.rstrip("\r").rpartition("\r")[2]).strip() for line in said.split("\n")]
+    return str(hide_home(next((line for line in reversed(lines) if line), "")))

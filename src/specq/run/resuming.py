@@ -11,12 +11,14 @@ from specq.experiment.arms import arms
 from specq.experiment.memory import gib
 from specq.experiment.plan import Plan
 from specq.experiment.schema import HASH_LEAVES_OUT, Experiment
-from specq.run import folder
+from specq.run import changed, folder
 from specq.run.job import experiment_of
 from specq.run.provenance import hide_home
 from specq.run.store import Store
 
 BACK = "put it back, or start a new run without --resume"
+# Changed inputs that a message names.
+_NAMED = 5
 
 
 def check_config(store: Store, experiment: Experiment | None) -> None:
@@ -36,8 +38,7 @@ def check_config(store: Store, experiment: Experiment | None) -> None:
             f"{store.run_dir} was made from another config, or its run.json was edited "
             f"(run.json -> experiment: {differ}); {BACK}"
         )
-    stored = _plain([asdict(arm) for arm in arms(experiment_of(info))])
-    _same(store, "arms", info["arms"], stored)
+    _same_arms(store, json.loads(json.dumps([asdict(arm) for arm in arms(experiment_of(info))])))
 
 
 def check_memory(store: Store, plan: Plan) -> None:
@@ -58,50 +59,28 @@ def check_inputs(store: Store, now: dict[str, Any]) -> None:
     """Do nothing when the run would see the same tokens and weights again; `now` is what run.json would be.
 
     Raises:
-        RunFolderError: a prompt, a model or what a recipe would make of one is not the one of the run; the message
-            names the first.
+        RunFolderError: a prompt, a model, an eval or what a recipe would make of a model is not that of the run; the
+            message names each file.
     """
-    _same(store, "prompts", store.info["prompts"], _plain(now["prompts"]))
-    _same(store, "models", _weights(store.info.get("models", {})), _weights(now["models"]))
-    _same(store, "eval items", _items(store.info.get("evals") or {}), _items(now["evals"]))
-    # Runs of older versions did not record it.
-    then = store.info.get("quantized", now["quantized"])
-    _same(store, "recipes, calibration texts or quantizers", _keys(then), _keys(now["quantized"]))
+    if found := changed.inputs(store.info, now):
+        more = f"; and {len(found) - _NAMED} more" if len(found) > _NAMED else ""
+        raise RunFolderError(
+            f"{store.run_dir} cannot go on, for this changed since it began: {'; '.join(found[:_NAMED])}{more}; {BACK}"
+        )
 
 
-def _same(store: Store, what: str, then: list[dict[str, Any]], now: list[dict[str, Any]]) -> None:
+def _same_arms(store: Store, now: list[dict[str, Any]]) -> None:
+    then = store.info["arms"]
     if then == now:
         return
     old, new = ({one["id"]: one for one in each} for each in (then, now))
     differ = [name for name in dict.fromkeys([*old, *new]) if old.get(name) != new.get(name)]
     told = f"first {differ[0]!r}, {len(differ)} in all" if differ else "their order"
-    raise RunFolderError(f"{store.run_dir} was made from other {what} than are there now ({told}); {BACK}")
-
-
-def _weights(models: dict[str, Any]) -> list[dict[str, Any]]:
-    return [
-        {"id": role, "weights_sha256": model.get("weights_sha256") if isinstance(model, dict) else None}
-        for role, model in models.items()
-    ]
-
-
-def _items(evals: dict[str, Any]) -> list[dict[str, Any]]:
-    asked = ("metric", "metric_sha256", "batch_size", "twin_batch_size")
-    return [
-        {**_plain(item), **{key: one[key] for key in asked}, "id": f"{name}/{item['id']}"}
-        for name, one in evals.items()
-        for item in one["items"]
-    ]
-
-
-def _keys(quantized: dict[str, str]) -> list[dict[str, Any]]:
-    return [{"id": label, "key": key} for label, key in quantized.items()]
+    raise RunFolderError(
+        f"{store.run_dir} was made from other arms than this version of specq makes of its config ({told}): run.json "
+        f"was edited, or another version wrote it; {BACK}"
+    )
 
 
 def _hashed(config: dict[str, Any]) -> dict[str, Any]:
     return {name: value for name, value in config.items() if name not in HASH_LEAVES_OUT}
-
-
-def _plain(value: Any) -> Any:
-    """The value as it comes back from JSON, so that a tuple equals its list."""
-    return json.loads(json.dumps(value))

@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import shutil
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
 import specq
-from specq.core import hashes
+from specq.core import hashes, jsonl
 from specq.core.clock import utc_stamp
 from specq.core.errors import DiskFull, Interrupted, NonFiniteLogits, RunFailed, RunFolderError, UserError
+from specq.core.nouns import counted
 from specq.core.records import (
     Audited,
     Divergence,
@@ -72,10 +73,12 @@ def run(
     resume: Path | None = None,
     on_progress: OnProgress | None = None,
     write_report: Callable[[Path], object] | None = None,
+    beside: Mapping[str, Any] | None = None,
 ) -> Path:
     """Run an experiment to its end and return its folder.
 
-    `write_report` gets the folder when all workers are through; done.json is written after it.
+    `write_report` gets the folder when all workers are through; done.json is written after it. `beside` are JSON
+    files by name that a new run's folder gets before anything is recorded.
 
     `resume` continues an unfinished run and repeats nothing that was recorded; the experiment
     may then be None, and is read from the run.
@@ -92,6 +95,9 @@ def run(
             store = _resume(experiment, resume) if resume is not None else _create(_needed(experiment), out)
             where = store.run_dir
             with store:
+                with store.resumable():
+                    for name, value in (beside or {}).items() if resume is None else ():
+                        jsonl.write_whole(store.run_dir / name, value)
                 _work(store, on_progress, is_new=resume is None)
                 store.pause()
                 if write_report is not None:
@@ -99,12 +105,14 @@ def run(
                         write_report(store.run_dir)
                 store.finish()
                 records = store.contents().records
-                failed = [*map(every_sample_failed, failed_arms(records).values()), *eval_left.failed(records)]
+                failed = [*every_sample_failed(failed_arms(records).values()), *eval_left.failed(records)]
         except KeyboardInterrupt as stop:
             told = "nothing was recorded" if where is None else how_to_go_on(where)
             raise Interrupted(f"stopped; {told}", signals.number_of(stop)) from None
     if failed:
-        raise RunFailed(f"{'; '.join(failed)}; the rest of the run is done, to see it type: specq show {where}")
+        error = RunFailed(f"{'; '.join(failed)}; the rest of the run is done, to see it type: specq show {where}")
+        error.finished = store.run_dir
+        raise error
     return store.run_dir
 
 
@@ -190,6 +198,7 @@ def run_info(experiment: Experiment, plan: Plan) -> dict[str, Any]:
         "prompts": [prompt_to_json(prompt, hashes.of_ids(prompt.ids)) for prompt in plan.prompts],
         "models": inputs.models(plan),
         "quantized": artifacts.keys(experiment),
+        "quantized_from": artifacts.made_from(experiment),
         "evals": inputs.evals(plan),
         "data": inputs.data(experiment),
         "provenance": {**provenance.collect(), "device_name": inputs.device_name(experiment)},
@@ -204,6 +213,8 @@ class _Watch:
     def __init__(self, asked: Asked, on_progress: OnProgress | None) -> None:
         self.on_progress = on_progress
         self.name = ""
+        # Reasons that were told, for one that many items, arms and workers share is told once.
+        self._reasons: set[tuple[str, str]] = set()
         load = asked.experiment.workload
         arms, prompts = len(asked.drafts), len(asked.prompts)
         measured = arms * prompts * load.repeats * load.processes
@@ -239,7 +250,7 @@ class _Watch:
             self.done += 1
         if kind in ("evaluated", "proved"):
             self.done += event.get("items", 1)
-            what = f"{event['eval']}, {event['items']} items" if kind == "evaluated" else "proved"
+            what = f"{event['eval']}, {counted(event['items'], 'item')}" if kind == "evaluated" else "proved"
             self._tell(f"{event['arm']}: {what}")
         elif kind == "turn":
             self._tell(f"{self.name}: prompt {event['prompt']}, turn {event['repeat'] + 1}")
@@ -249,6 +260,8 @@ class _Watch:
             self._tell(f"{event['arm']} failed on prompt {event['prompt']}: {event['message']}", warning=True)
         elif kind == "quantizing":
             self._tell(f"{self.name}: {event['text']}")
+        elif kind == "unscored":
+            self._tell(self._unscored(event["arm"], event["eval"], event["items"], event["why"]), warning=True)
         elif kind == "note":
             self._tell(event["text"], warning=True)
         elif kind == "stopping":
@@ -257,6 +270,13 @@ class _Watch:
             self._tell(text, warning=True)
         else:
             self._tell("")
+
+    def _unscored(self, arm: str, name: str, items: list[str], why: str) -> str:
+        told = (name, why) in self._reasons
+        self._reasons.add((name, why))
+        which = f"first {items[0]}" if len(items) > 1 else items[0]
+        reason = "as told before" if told else why
+        return f"{arm} has no score on {counted(len(items), 'item')} of {name} ({which}): {reason}"
 
     def _tell(self, text: str, *, warning: bool = False) -> None:
         if self.on_progress is not None:

@@ -21,6 +21,7 @@ from typing import Any, Self
 from specq.core import jsonl
 from specq.core.clock import utc_stamp
 from specq.core.errors import RunFailed, RunFolderError, SpecqError
+from specq.core.nouns import counted
 from specq.core.records import Generated, Note, Output, Record, to_json
 from specq.run import folder
 from specq.run.folder import DONE, OUTPUTS, RECORDS, RUN, Contents
@@ -222,7 +223,7 @@ class Store:
             self._records = jsonl.Appender(self.run_dir / RECORDS)
             for appender in (self._outputs, self._records):
                 if appender.cut_bytes:
-                    text = f"cut {appender.cut_bytes} bytes of a torn last line from {appender.path.name}"
+                    text = f"cut {counted(appender.cut_bytes, 'byte')} of a torn last line from {appender.path.name}"
                     self._note(self._records, text)
         return self._records
 

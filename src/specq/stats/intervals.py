@@ -16,6 +16,8 @@ import numpy as np
 BOOTSTRAP_FROM = 30
 P95_FROM = 20
 P99_FROM = 100
+# The fewest values that each quantile is told of.
+TAIL_FROM = {"p50": 1, "p95": P95_FROM, "p99": P99_FROM}
 MOST_PROMPTS = 100_000
 
 Values = Sequence[float] | np.ndarray
@@ -207,11 +209,10 @@ def percentiles(values: Values) -> dict[str, float | None]:
     p95 is None below 20 values and p99 below 100: a tail that was not seen is not printed.
     """
     x = np.asarray(values, dtype=float)
-
-    def at(q: float, needed: int) -> float | None:
-        return float(np.quantile(x, q)) if x.size >= needed else None
-
-    return {"p50": at(0.50, 1), "p95": at(0.95, P95_FROM), "p99": at(0.99, P99_FROM)}
+    return {
+        name: float(np.quantile(x, int(name[1:]) / 100)) if x.size >= needed else None
+        for name, needed in TAIL_FROM.items()
+    }
 
 
 def _t_quantile(level: float, n: int) -> float:

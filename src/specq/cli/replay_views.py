@@ -1,0 +1,116 @@
+"""What `specq replay` prints: what was replayed, what of it the files fix, and the ranking."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import asdict
+from typing import Any
+
+from rich.console import RenderableType
+
+from specq.cli.views import table, text
+from specq.core.nouns import counted
+from specq.forecast.files import FromFiles, Replayed, Span
+from specq.report.words import NOTHING, ratio
+
+
+def ranking(found: FromFiles) -> Iterator[RenderableType]:
+    """With seconds the best k of each draft and rule, else k = 1, 2, 4, ...; bounds as "a to b"."""
+    yield text(f"Replayed {counted(found.texts, 'text')} at {_settings(found)}.")
+    yield from table(
+        ("draft", "tokens", "exact", "bounded", "outside"),
+        [
+            (name, *(str(count) for count in (one.tokens, one.exact, one.bounded, one.outside)))
+            for name, one in found.counts.items()
+        ],
+    )
+    if found.checked < found.texts:
+        yield text(
+            f"Of {counted(found.texts - found.checked, 'text')} it was not checked whether the target wrote them at "
+            "these settings: the files do not fix it; more log-probabilities a token do."
+        )
+    if outside := max(one.outside for one in found.counts.values()):
+        yield text(f"{counted(outside, 'token')} cannot be in the target's law: never accepted, under any rule.")
+    if found.seconds is None:
+        yield text("Tokens per step grow with k, and so do the seconds of a step: --plain-s and --draft-s weigh them.")
+    else:
+        yield text(f"Every k from 1 to {found.most} under every exact rule; the best k of each draft and rule.")
+    if _alike(found):
+        yield text("At temperature 0 all rules accept the same.")
+    columns = ("draft", "rule", "k", "tokens/step", "95 %", *(("speed-up", "95 %") if found.seconds else ()))
+    yield from table(columns, [_row(one, _alike(found)) for one in shown(found)])
+    if any(one.bounded for one in found.counts.values()):
+        yield text(
+            'Where the files bound the law and do not fix it, "a to b" holds what it can be; more log-probabilities a '
+            "token narrow it."
+        )
+    if found.texts < 2:
+        yield text("One text: there is no interval, and nothing can be said about other texts.")
+
+
+def shown(found: FromFiles) -> list[Replayed]:
+    """The rows of the table, the best first; at temperature 0 rules do not differ and share a row."""
+    powers = {1 << power for power in range(found.most.bit_length())} | {found.most}
+    seen: dict[tuple[str, str, int], Replayed] = {}
+    for one in found.cells:
+        rule = "" if _alike(found) else one.cell.rule
+        if found.seconds is not None:
+            seen.setdefault((one.cell.draft, rule, 0), one)
+        elif one.cell.k in powers:
+            seen.setdefault((one.cell.draft, rule, one.cell.k), one)
+    return list(seen.values())
+
+
+def as_json(found: FromFiles) -> dict[str, Any]:
+    """Everything as plain values: settings, counts, and every cell."""
+    sampling = found.sampling
+    return {
+        "settings": {
+            "temperature": sampling.temperature,
+            "top_k": sampling.top_k,
+            "top_p": sampling.top_p,
+            "min_p": sampling.min_p,
+            "k": found.most,
+            "seconds": None if found.seconds is None else asdict(found.seconds),
+        },
+        "texts": found.texts,
+        "checked": found.checked,
+        "counts": {name: asdict(one) for name, one in found.counts.items()},
+        "cells": [
+            {
+                **asdict(one.cell),
+                "tokens_per_step": asdict(one.tokens_per_step),
+                "speedup": None if one.speedup is None else asdict(one.speedup),
+            }
+            for one in found.cells
+        ],
+    }
+
+
+def _alike(found: FromFiles) -> bool:
+    return found.sampling.temperature == 0
+
+
+def _settings(found: FromFiles) -> str:
+    sampling = found.sampling
+    if sampling.temperature == 0:
+        return "temperature 0"
+    cuts = [f"top-k {sampling.top_k}"] if sampling.top_k else []
+    cuts += [f"top-p {sampling.top_p:g}"] if sampling.top_p < 1 else []
+    cuts += [f"min-p {sampling.min_p:g}"] if sampling.min_p else []
+    return ", ".join([f"temperature {sampling.temperature:g}", *cuts])
+
+
+def _row(one: Replayed, alike: bool) -> tuple[str, ...]:
+    spans = [one.tokens_per_step, *([] if one.speedup is None else [one.speedup])]
+    cells = [cell for span in spans for cell in (_span(span), _interval(span))]
+    return one.cell.draft, "all" if alike else one.cell.rule, str(one.cell.k), *cells
+
+
+def _span(span: Span) -> str:
+    least, greatest = ratio(span.least), ratio(span.greatest)
+    return least if least == greatest else f"{least} to {greatest}"
+
+
+def _interval(span: Span) -> str:
+    return NOTHING if span.low is None or span.high is None else f"{ratio(span.low)} to {ratio(span.high)}"

@@ -1,0 +1,193 @@
+"""Drafts ranked from files of log-probabilities alone: tokens per step, and speed-ups where seconds are given."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+
+from specq.core.errors import PromptError
+from specq.core.types import EXACT_RULES, Sampling
+from specq.forecast import between, files_check, imported, origin, pairing, predict
+from specq.forecast.files_check import Seconds
+from specq.forecast.imported import Text
+from specq.forecast.origin import Surprise
+from specq.forecast.pairing import Paired
+from specq.forecast.predict import Cell
+from specq.forecast.warped import Reach
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Span:
+    """A number that the files fix (`least` equals `greatest`) or bound, and a 95 % interval over texts around both."""
+
+    least: float
+    greatest: float
+    low: float | None
+    high: float | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Replayed:
+    """One cell from files: the tokens per step, and the speed-up over plain decoding where seconds were given."""
+
+    cell: Cell
+    tokens_per_step: Span
+    speedup: Span | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Counts:
+    """The answer's tokens under one draft: those whose probabilities the files fix, bound, and rule out.
+
+    `outside` have no probability in the target's law; they are never accepted.
+    """
+
+    tokens: int
+    exact: int
+    bounded: int
+    outside: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FromFiles:
+    """What files tell of drafts: every cell, the best first, with what it rests on.
+
+    `sampling` holds the temperature and truncation that were replayed, `most` the most tokens that a step proposes.
+    `checked` counts the texts of which the log-probabilities show that the target wrote them at these settings; those
+    of the others do not fix it. `counts` has the tokens of each draft.
+    """
+
+    cells: tuple[Replayed, ...]
+    sampling: Sampling
+    most: int
+    texts: int
+    checked: int
+    counts: dict[str, Counts]
+    seconds: Seconds | None
+
+    @property
+    def best(self) -> Replayed:
+        """The cell with the highest speed-up, or the most tokens a step where no seconds were given, at its least."""
+        return self.cells[0]
+
+
+def rank(
+    target: Path,
+    drafts: Mapping[str, Path],
+    *,
+    temperature: float = 0.0,
+    top_k: int = 0,
+    top_p: float = 1.0,
+    min_p: float = 0.0,
+    most: int = 8,
+    seconds: Seconds | None = None,
+) -> FromFiles:
+    """Replay every draft's file along the target's, with every k up to `most` and every exact rule; the best first.
+
+    Raises:
+        PromptError: a file is none, is of other texts than the target's, or has texts that the target did not write.
+        ConfigError: a value out of range, a file twice, or seconds that do not fit the drafts or each other.
+    """
+    sampling = files_check.sampling_of(temperature=temperature, top_k=top_k, top_p=top_p, min_p=min_p)
+    files_check.check_files(target, drafts)
+    files_check.check_k(most)
+    if seconds is not None:
+        files_check.check_seconds(seconds, drafts)
+    wanted = imported.load(target)
+    laws = {id: pairing.law(text, sampling) for id, text in wanted.items()}
+    checked = _written(target, wanted, laws, sampling)
+    pairs = {name: _pairs(target, wanted, laws, path, sampling) for name, path in drafts.items()}
+    cells = [one for name, some in pairs.items() for one in _cells(name, some, most, seconds)]
+    order = {rule: place for place, rule in enumerate(EXACT_RULES)}
+    cells.sort(
+        key=lambda one: (-round((one.speedup or one.tokens_per_step).least, 9), one.cell.k, order[one.cell.rule])
+    )
+    return FromFiles(
+        cells=tuple(cells),
+        sampling=sampling,
+        most=most,
+        texts=len(wanted),
+        checked=checked,
+        counts={name: _counts(some) for name, some in pairs.items()},
+        seconds=seconds,
+    )
+
+
+def _written(path: Path, texts: Mapping[str, Text], laws: Mapping[str, Sequence[Reach]], sampling: Sampling) -> int:
+    """How many texts are seen to be the target's own; single texts and all together are asked.
+
+    Raises:
+        PromptError: the target does not write such texts at these settings.
+    """
+    found = [pairing.written(text, laws[id], sampling) for id, text in texts.items()]
+    together = sum(found, Surprise())
+    if together.refused:
+        raise PromptError(
+            f"{path}: the target does not write such texts at these settings (z = {together.least_z:+.1f} or beyond "
+            f"over all {len(texts)}, allowed is {origin.Z_LIMIT:.0f}): give its own texts, and the settings they were "
+            "drawn at"
+        )
+    if sampling.temperature == 0:
+        return len(texts)
+    return sum(one.checked for one in found)
+
+
+def _pairs(
+    target: Path, wanted: Mapping[str, Text], laws: Mapping[str, Sequence[Reach]], path: Path, sampling: Sampling
+) -> list[Paired]:
+    own = imported.load(path)
+    if lacks := [text for id, text in wanted.items() if id not in own]:
+        raise PromptError(
+            f'{path}: lacks {len(lacks)} of the texts of {target}, first "{lacks[0].id}" ({lacks[0].where}): score the '
+            "same texts with both"
+        )
+    if more := [text for id, text in own.items() if id not in wanted]:
+        raise PromptError(
+            f'{more[0].where}: "{more[0].id}" is no text of {target} (one of {len(more)}): score the same texts with '
+            "both, or take these lines out"
+        )
+    return [pairing.pair(text, laws[id], own[id], sampling) for id, text in wanted.items()]
+
+
+def _cells(name: str, pairs: Sequence[Paired], most: int, seconds: Seconds | None) -> list[Replayed]:
+    texts = [one.between for one in pairs]
+    tokens = np.array([len(text) - 1 for text in texts], dtype=float)
+    rng = np.random.default_rng(0)
+    drawn = rng.multinomial(len(tokens), np.full(len(tokens), 1 / len(tokens)), size=predict.RESAMPLES)
+    weights = np.vstack([np.ones(len(tokens)), drawn])
+    steps = between.summed(texts, np.ones(most + 1))
+    paid = None if seconds is None else between.summed(texts, seconds.steps(name, most))
+    found = []
+    for row, rule in enumerate(EXACT_RULES):
+        for k in range(1, most + 1):
+            at = (slice(None), row, k - 1)
+            found.append(
+                Replayed(
+                    cell=Cell(draft=name, k=k, rule=rule),
+                    tokens_per_step=_span(tokens, steps[0][at], steps[1][at], weights),
+                    speedup=None
+                    if paid is None or seconds is None
+                    else _span(tokens * seconds.plain, paid[0][at], paid[1][at], weights),
+                )
+            )
+    return found
+
+
+def _span(above: np.ndarray, least: np.ndarray, greatest: np.ndarray, weights: np.ndarray) -> Span:
+    """The pooled ratio of what texts have to what they cost; the most cost makes the least of it."""
+    worst, best = ((weights @ above) / (weights @ below) for below in (greatest, least))
+    return Span(
+        least=float(worst[0]),
+        greatest=float(best[0]),
+        low=predict.bounds(worst, len(above))[0],
+        high=predict.bounds(best, len(above))[1],
+    )
+
+
+def _counts(pairs: Sequence[Paired]) -> Counts:
+    tokens = sum(len(one.between) for one in pairs)
+    exact, outside = sum(one.exact for one in pairs), sum(one.outside for one in pairs)
+    return Counts(tokens=tokens, exact=exact, bounded=tokens - exact - outside, outside=outside)

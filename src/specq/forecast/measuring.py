@@ -1,0 +1,250 @@
+"""Measuring cost curves: short texts are decoded with each k of a small grid, plain decoding in turn with it.
+
+So both sides of every ratio come from the same minutes. Where the context is asked for, texts are read after so many
+tokens of the given prompts.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field, replace
+
+import numpy as np
+
+from specq.core.clock import now
+from specq.core.errors import ConfigError
+from specq.core.types import DraftSpec, Prompt, Sampling, Step
+from specq.engines.base import Decoder, LoadedTarget
+from specq.forecast.cost import Curve, Point
+
+SECONDS = 5.0
+"""At most so long a draft, but one round at least; loading and warming up are not in it."""
+APART = 2.0
+"""Where the longest prompt has more than so many times the tokens of the shortest, both ends are measured."""
+_STEPS = 5
+_ROUNDS = 4
+
+
+def room(k: int) -> int:
+    """The tokens that may be written, at most, while the steps of k proposals are measured."""
+    return (_STEPS + 1) * (k + 1) + 1
+
+
+def contexts(
+    asked: Sequence[int], prompts: Sequence[Prompt], new_tokens: int, *, k: int, limit: int | None, model: str
+) -> tuple[int, ...]:
+    """The contexts to measure, rising; none: the prompts as they are.
+
+    Args:
+        asked: by the user; none: both ends of where steps of these prompts lie, if those are far apart.
+        prompts: what will be decoded.
+        new_tokens: how many tokens each may grow by.
+        k: the most that a step proposes.
+        limit: the shortest context of the models, None where it is not stated.
+        model: whose context that is.
+
+    Raises:
+        ConfigError: one is no context, or no model reads so far.
+    """
+    lengths = [len(prompt.ids) for prompt in prompts]
+    most = None if limit is None else max(1, limit - room(k))
+    if not asked:
+        short, long = min(lengths), max(lengths)
+        if long <= APART * short:
+            return ()
+        return tuple(sorted({min(one, most or one) for one in (short, long + new_tokens)}))
+    for one in asked:
+        if one < 1:
+            raise ConfigError(f"contexts = {one}: allowed are whole numbers of tokens from 1 on; type --contexts 256")
+        if most is not None and one > most:
+            raise ConfigError(
+                f"contexts = {one}: the context of {model} is {limit} tokens, and {room(k)} of them are kept for the "
+                f"steps that are measured; the longest prompt has {max(lengths)} tokens; type --contexts {most} at most"
+            )
+    return tuple(sorted(set(asked)))
+
+
+def laid(prompts: Sequence[Prompt], tokens: int, first: int) -> Prompt:
+    """A prompt of so many tokens that ends as one of the prompts does, with the others before it, again if need be."""
+    ids: tuple[int, ...] = ()
+    place = first
+    while len(ids) < tokens:
+        ids = prompts[place % len(prompts)].ids + ids
+        place -= 1
+    return replace(prompts[first % len(prompts)], ids=ids[-tokens:])
+
+
+@dataclass(slots=True, kw_only=True)
+class _Depth:
+    """What is measured at one context: its prompts by round, their tokens, its k, and the steps that were seen.
+
+    `spare` counts the tokens that fit the models' context after such a prompt.
+    """
+
+    prompts: Sequence[Prompt]
+    tokens: int
+    ks: tuple[int, ...]
+    spare: int
+    plain: list[Step] = field(default_factory=list)
+    drafted: list[Step] = field(default_factory=list)
+
+
+def measure(
+    target: LoadedTarget,
+    drafts: Mapping[str, DraftSpec],
+    prompts: Sequence[Prompt],
+    sampling: Sampling,
+    *,
+    grid: Sequence[int],
+    contexts: Sequence[int] = (),
+    middle: int | None = None,
+    seconds: float = SECONDS,
+) -> dict[str, Curve]:
+    """The curve of each draft; stops are ignored.
+
+    Every round decodes short texts with each k of the grid and plain ones between them, and takes the next prompt; as
+    many rounds are made as fit `seconds` a draft. A lookup reads prompts that say everything twice, at their length,
+    so that it has something to propose.
+
+    Args:
+        target: with its weights.
+        drafts: by name.
+        prompts: which are read as they are, by round, or laid end to end where contexts are asked for.
+        sampling: of the workload.
+        grid: the k that are measured; at all contexts but the first its two ends alone, since each needs a prefill.
+        contexts: tokens of a prompt, rising; none: the prompts as they are.
+        middle: the context that a curve tells first, where there are several; None: halfway.
+        seconds: at most so long a draft, but one round at least.
+    """
+    prefills: dict[int, list[float]] = {}
+    found = {
+        name: _curve(target, draft, _depths(draft, prompts, sampling, grid, contexts), sampling, seconds, prefills)
+        for name, draft in drafts.items()
+    }
+    # The target reads a prompt as fast whichever draft is measured, so that each context has one number for all.
+    taken = {tokens: float(np.median(some)) for tokens, some in prefills.items()}
+    return {name: _told(curve, taken, middle) for name, curve in found.items()}
+
+
+def _told(curve: Curve, prefills: Mapping[int, float], middle: int | None) -> Curve:
+    depths = tuple(replace(depth, prefill_s=prefills.get(depth.prefill_tokens)) for depth in curve.depths)
+    first, last = depths[0], depths[-1]
+    whole = replace(first, depths=depths)
+    if len(depths) == 1:
+        return whole
+    wanted = (first.context + last.context) // 2 if middle is None else middle
+    return replace(whole.at(min(max(wanted, first.context), last.context)), prefill_tokens=0, prefill_s=None)
+
+
+def _depths(
+    draft: DraftSpec, prompts: Sequence[Prompt], sampling: Sampling, grid: Sequence[int], contexts: Sequence[int]
+) -> list[_Depth]:
+    if not contexts:
+        tokens = int(np.median([len(prompt.ids) for prompt in prompts]))
+        read = _read_by(draft, prompts)
+        return [_Depth(prompts=read, tokens=tokens, ks=tuple(grid), spare=sampling.max_new_tokens)]
+    ends = tuple(dict.fromkeys((min(grid), max(grid))))
+    return [
+        _Depth(
+            prompts=_read_by(draft, [laid(prompts, tokens, turn) for turn in range(_ROUNDS)]),
+            tokens=tokens,
+            ks=ends if place else tuple(grid),
+            spare=room(max(grid)),
+        )
+        for place, tokens in enumerate(contexts)
+    ]
+
+
+def _curve(
+    target: LoadedTarget,
+    draft: DraftSpec,
+    depths: Sequence[_Depth],
+    sampling: Sampling,
+    seconds: float,
+    prefills: dict[int, list[float]],
+) -> Curve:
+    plain = target.decoder(None)
+    decoders = {k: target.decoder(replace(draft, k=k)) for k in depths[0].ks}
+    # Loading and the first passes of each shape belong to no curve.
+    for k, decoder in decoders.items():
+        _steps(decoder, depths[0].prompts[0], sampling, k, depths[0].spare)
+    begun, rounds, used = now(), 0, 0.0
+    # Whole rounds, as many as fit: a round that is cut would measure the small k more often than the large ones.
+    while rounds == 0 or (rounds < _ROUNDS and used * (rounds + 1) / rounds < seconds):
+        for depth in depths[:: 1 if rounds % 2 == 0 else -1]:
+            prompt = depth.prompts[rounds % len(depth.prompts)]
+            for place, k in enumerate(depth.ks[:: 1 if rounds % 2 == 0 else -1]):
+                if place % 2 == 0:
+                    # Every other turn is plain, since the machine's speed moves within seconds.
+                    taken, prefill_s = _steps(plain, prompt, sampling, 0, depth.spare)
+                    depth.plain += taken
+                    prefills.setdefault(depth.tokens, []).append(prefill_s)
+                depth.drafted += _steps(decoders[k], prompt, sampling, k, depth.spare)[0]
+        rounds, used = rounds + 1, now() - begun
+    each = tuple(_measured(depth, used) for depth in depths)
+    return replace(each[0], depths=each)
+
+
+def _measured(depth: _Depth, used: float) -> Curve:
+    by_size: dict[int, list[Step]] = {}
+    for step in depth.drafted:
+        by_size.setdefault(step.proposed, []).append(step)
+    return Curve(
+        plain=_point(0, depth.plain),
+        points=tuple(_point(size, by_size[size]) for size in sorted(by_size) if size in (0, *depth.ks)),
+        # Of plain steps, which lie as far after the prompt at each depth, so that depths keep their order.
+        context=int(np.median([step.context for step in depth.plain])),
+        measured_s=used,
+        prefill_tokens=depth.tokens,
+    )
+
+
+def _read_by(draft: DraftSpec, prompts: Sequence[Prompt]) -> list[Prompt]:
+    if draft.method != "lookup":
+        return list(prompts)
+    return [replace(prompt, ids=(prompt.ids[len(prompt.ids) // 2 :] * 2)[-len(prompt.ids) :]) for prompt in prompts]
+
+
+class _Enough(Exception):
+    """As many steps were seen as are wanted of a text."""
+
+
+def _steps(decoder: Decoder, prompt: Prompt, sampling: Sampling, k: int, spare: int) -> tuple[list[Step], float]:
+    """The steps of a short text but its first, which warms up, as many whatever is accepted; and the prefill's seconds.
+
+    Those are 0 for a text with a draft: it is not decoded to its end, and its draft may read the prompt as well.
+    """
+    seen: list[Step] = []
+
+    def keep(step: Step) -> None:
+        seen.append(step)
+        if k and len(seen) > _STEPS:
+            raise _Enough
+
+    most = room(k)
+    # Where less is spare than this, the prompt is cut by as much: what fits the context fits it still.
+    prompt = replace(prompt, ids=prompt.ids[min(max(0, most - spare), len(prompt.ids) - 1) :])
+    short = replace(sampling, max_new_tokens=most, ignore_eos=True, stop=(), min_new_tokens=0)
+    prefill_s = 0.0
+    with suppress(_Enough):
+        # A plain text ends by itself after as many steps.
+        (made,) = decoder.generate([prompt], short, on_step=keep)
+        prefill_s = made.ttft_s
+    return seen[1:], prefill_s
+
+
+def _point(proposed: int, steps: Sequence[Step]) -> Point:
+    parts = np.array([(step.draft_s, step.verify_s, step.sample_s + step.rest_s) for step in steps])
+    whole = parts.sum(axis=1)
+    middle = float(np.median(whole))
+    draft, verify, rest = np.median(parts, axis=0)
+    return Point(
+        proposed=proposed,
+        draft_s=float(draft),
+        verify_s=float(verify),
+        rest_s=float(rest),
+        n=len(steps),
+        spread=float(np.median(np.abs(whole - middle))) / middle,
+        context=int(np.median([step.context for step in steps])),
+    )

@@ -1,0 +1,94 @@
+"""From an experiment file to what is asked of it: its drafts, and the levers that change their target."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Any
+
+from specq.core.errors import ConfigError
+from specq.core.types import DraftSpec
+from specq.experiment.config import from_resolved
+from specq.experiment.levers import Lever
+from specq.experiment.schema import Experiment
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Asked:
+    """The experiment with the levers that are asked about, each alone an arm; `notes` say what was left out, and why.
+
+    `targets` and `drafts` are the names of its levers that change the target, and of those that draft.
+    """
+
+    experiment: Experiment
+    targets: tuple[str, ...]
+    drafts: tuple[str, ...]
+    notes: tuple[str, ...]
+
+
+def ask(experiment: Experiment, *, targets: bool) -> Asked:
+    """What is asked of the drafts of an experiment, and with `targets` of its quantized targets beside them.
+
+    Every k and every exact rule is forecast, so that levers that propose the same stand once, under the first name,
+    and a lossy lever under an exact rule.
+
+    Raises:
+        ConfigError: it has no lever of kind draft.
+    """
+    levers = experiment.levers
+    drafts, notes = _drafts(levers.items(), experiment.name)
+    changed = {name: lever for name, lever in levers.items() if lever.kind == "quantize"}
+    if changed and not targets:
+        notes.append(f"{', '.join(changed)} change the target: only drafts of the plain target are forecast here")
+    if caches := [name for name, lever in levers.items() if lever.kind == "kv_cache"]:
+        notes.append(f"{', '.join(caches)} change the cache and are left out: specq run measures them")
+    kept = (changed if targets else {}) | drafts
+    values = experiment.resolved()
+    values["levers"] = {name: lever.model_dump(mode="json") for name, lever in kept.items()}
+    values["arms"] = {"run": ["each"]}
+    return Asked(
+        experiment=from_resolved(values),
+        targets=tuple(changed) if targets else (),
+        drafts=tuple(drafts),
+        notes=tuple(notes),
+    )
+
+
+def changes_target(experiment: Experiment) -> bool:
+    """Whether it has levers that give the target other weights: then targets and drafts make a grid."""
+    return any(lever.kind == "quantize" for lever in experiment.levers.values())
+
+
+def _drafts(levers: Iterable[tuple[str, Lever]], name: str) -> tuple[dict[str, Lever], list[str]]:
+    found: dict[str, Lever] = {}
+    same: dict[DraftSpec, list[str]] = {}
+    notes, kinds = [], dict[str, list[str]]()
+    for own, lever in levers:
+        kinds.setdefault(lever.kind, []).append(own)
+        draft = lever.draft()
+        if draft is None:
+            continue
+        if draft.lossy:
+            notes.append(f"{own}: {draft.rule} is lossy, so its steps cannot be replayed: the exact rules are forecast")
+            lever = _exact(lever)
+        if draft.proposer in same:
+            same[draft.proposer].append(own)
+            continue
+        same[draft.proposer] = [own]
+        found[own] = lever
+    if not found:
+        kept = "; ".join(f"{kind}: {', '.join(own)}" for kind, own in kinds.items()) or "none"
+        raise ConfigError(
+            f"{name}: it has no lever of kind draft, and drafts are what is chosen here (its levers are {kept}); add "
+            'one, for example [levers.lookup] with kind = "draft" and method = "lookup", or type: specq run FILE'
+        )
+    for first, *others in same.values():
+        if others:
+            notes.append(f"{', '.join(others)} propose as {first} does: with every k and rule, {first} stands for them")
+    return found, notes
+
+
+def _exact(lever: Lever) -> Lever:
+    values: dict[str, Any] = lever.model_dump(mode="json")
+    values |= {"rule": "greedy_draft" if lever.method == "lookup" else "rejection", "threshold": None}
+    return Lever.model_validate(values)

@@ -1,0 +1,134 @@
+"""What specq drafts shows of strata and contexts: the tables, the JSON, and what is said where nothing was timed."""
+
+from __future__ import annotations
+
+import io
+import json
+from dataclasses import replace
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+import pytest
+from rich.console import Console
+
+from specq.cli import draft_views, drafting
+from specq.core.errors import ConfigError
+from specq.core.types import DraftSpec, Prompt
+from specq.forecast import predict
+from specq.forecast.cost import Curve, Point
+from specq.forecast.replay import Traced
+from specq.forecast.strata import strata
+from specq.forecast.study import Spent
+
+
+def point(proposed: int, step_s: float) -> Point:
+    return Point(proposed=proposed, draft_s=0.0, verify_s=step_s, rest_s=0.0, n=20, spread=0.0)
+
+
+def at(context: int, step_s: float, plain_s: float) -> Curve:
+    return Curve(
+        plain=point(0, plain_s),
+        points=(point(1, step_s), point(2, step_s)),
+        context=context,
+        measured_s=1.0,
+        prefill_tokens=context - 4,
+        prefill_s=context / 1000,
+    )
+
+
+def text(right: float) -> Traced:
+    return Traced(p=np.ones(9), q=np.full(9, right), hit=np.full(9, right))
+
+
+def found(prompts: int = 18, tokens: int = 20, *depths: Curve) -> Any:
+    """A study, as far as the views look at it, of a draft that is useless on every third prompt and perfect else."""
+    curve = replace(depths[0], depths=depths) if depths else at(25, 0.0015, 0.001)
+    texts = [text(1.0 if i % 3 else 0.0) for i in range(prompts)]
+    asked = [Prompt(id=str(i), ids=tuple(range(tokens)), tags=("copy" if i % 3 else "write",)) for i in range(prompts)]
+    ranking = predict.rank({"d": texts}, {"d": curve}, ks=(2,), rules=("match",), prompt_tokens=[tokens] * prompts)
+    own = {"weight_bytes": 1, "bytes_per_token": 1}
+    return SimpleNamespace(
+        experiment=SimpleNamespace(
+            workload=SimpleNamespace(temperature=0.0, max_new_tokens=9), target=SimpleNamespace(model="m")
+        ),
+        plan=SimpleNamespace(prompts=asked),
+        drafts={"d": DraftSpec(method="early_exit", layers=2, k=2)},
+        rules=("match",),
+        curves={"d": curve},
+        ranking=ranking,
+        described={"target": own},
+        spent=Spent(curves_s=1.0, texts_s=1.0, reading_s=1.0),
+        strata=(strata(ranking.forecasts[0], texts, curve, asked, [1.0] * prompts, resamples=200),),
+    )
+
+
+def shown(parts: Any) -> str:
+    file = io.StringIO()
+    Console(file=file, width=200).print(*parts, sep="\n")
+    return file.getvalue()
+
+
+def test_a_draft_that_loses_a_tag_it_wins_overall_is_shown_with_the_tag() -> None:
+    told = shown(draft_views.study(found()))
+    assert "6 prompts" in told
+    assert "middle third" in told
+    assert "tag write (0.70" in told
+    assert "but slower on" in told
+
+
+def test_json_has_the_parts_of_every_draft() -> None:
+    made = json.loads(json.dumps(draft_views.as_json(found(), [], None), allow_nan=False))
+    (one,) = made["strata"]
+    assert (one["draft"], one["k"], one["rule"]) == ("d", 2, "match")
+    assert {part["by"] for part in one["parts"]} == {"tag", "position"}
+    assert one["said"]
+
+
+def test_every_context_has_its_seconds_its_ceiling_and_its_prefill() -> None:
+    near, far = at(24, 0.001, 0.001), at(104, 0.004, 0.002)
+    curve = replace(near, depths=(near, far))
+    told = shown(draft_views.ceilings({"d": curve}, 2))
+    rows = [line.split() for line in told.splitlines() if line.strip().startswith("d ")]
+    assert [(row[1], row[2], row[6], row[9]) for row in rows] == [
+        ("24", "1", "1.00", "2.00"),
+        ("24", "2", "1.00", "3.00"),
+        ("104", "1", "2.00", "1.00"),
+        ("104", "2", "2.00", "1.50"),
+    ]
+    assert "a prompt of 20 tokens in 0.0240 s, of 100 tokens in 0.104 s" in told
+    made = draft_views.as_json(found(12, 20, near, far), [], None)
+    assert [depth["context"] for depth in made["curves"]["d"]["depths"]] == [24, 104]
+
+
+@pytest.mark.parametrize(
+    ("tokens", "depths", "says"),
+    [
+        (20, (at(24, 0.001, 0.001), at(104, 0.001, 0.001)), ""),
+        (
+            10,
+            (at(24, 0.001, 0.001), at(104, 0.001, 0.001)),
+            "Steps lie after 11 to 19 tokens, and were timed after 24 to",
+        ),
+        (20, (at(516, 0.001, 0.001),), "Steps lie after 21 to 29 tokens, and were timed after 516"),
+        (20, (at(25, 0.001, 0.001),), ""),
+    ],
+)
+def test_steps_that_lie_where_nothing_was_timed_are_told(tokens: int, depths: tuple[Curve, ...], says: str) -> None:
+    told = shown(draft_views.study(found(12, tokens, *depths)))
+    assert says in told
+    assert ("were timed after" in told) is bool(says)
+
+
+def test_one_prompt_gets_no_interval_and_says_so() -> None:
+    told = shown(draft_views.study(found(1)))
+    assert "One prompt: there is no interval" in told
+    assert "nan" not in told
+
+
+def test_contexts_on_the_command_line_are_numbers_with_commas() -> None:
+    assert drafting._contexts("") == ()
+    assert drafting._contexts("256, 1024") == (256, 1024)
+    for words in ("256;1024", "0", "-4", "1e3", "256,", "256,,1"):
+        with pytest.raises(ConfigError, match=r"--contexts .*: allowed are numbers of tokens"):
+            drafting._contexts(words)

@@ -1,0 +1,209 @@
+"""What is measured for a cost curve: which steps count, after how many tokens, and what is refused."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import pytest
+
+from specq.core.errors import ConfigError
+from specq.core.types import DraftSpec, Generation, Prompt, Sampling, Step
+from specq.forecast import measuring
+from specq.forecast.cost import Curve
+
+
+@dataclass
+class FakeDecoder:
+    """Decodes at once and says what each step would have taken: a text's first step is slow, long contexts are too."""
+
+    k: int
+    right: bool = False
+    seen: list[tuple[int, tuple[int, ...], Sampling]] = field(default_factory=list)
+
+    def generate(
+        self, prompts: Sequence[Prompt], sampling: Sampling, *, on_step: Callable[[Step], None]
+    ) -> list[Generation]:
+        made = []
+        for prompt in prompts:
+            self.seen.append((self.k, prompt.ids, sampling))
+            left, steps, context = sampling.max_new_tokens - 1, list[Step](), len(prompt.ids) + 1
+            while left > 0:
+                size = min(self.k, left - 1)
+                emitted = size + 1 if self.right else 1
+                slow = 100.0 if not steps else 1.0
+                steps.append(
+                    Step(
+                        context=context,
+                        proposed=size,
+                        accepted=emitted - 1,
+                        emitted=emitted,
+                        draft_s=0.1 * size * slow,
+                        verify_s=(1 + 0.01 * size + len(prompt.ids) // 100) * slow,
+                        sample_s=0.02,
+                        rest_s=0.03,
+                    )
+                )
+                left, context = left - emitted, context + emitted
+                on_step(steps[-1])
+            made.append(
+                Generation(
+                    prompt_id=prompt.id,
+                    ids=tuple(range(sampling.max_new_tokens)),
+                    text="",
+                    finish="length",
+                    ttft_s=len(prompt.ids) / 1000,
+                    e2e_s=0.0,
+                    steps=tuple(steps),
+                )
+            )
+        return made
+
+
+class FakeTarget:
+    def __init__(self, *, right: bool = False) -> None:
+        self.right, self.decoders = right, list[FakeDecoder]()
+
+    def decoder(self, draft: DraftSpec | None) -> FakeDecoder:
+        self.decoders.append(FakeDecoder(k=draft.k if draft else 0, right=self.right))
+        return self.decoders[-1]
+
+    def read(self) -> list[tuple[int, ...]]:
+        return [ids for one in self.decoders for _, ids, _ in one.seen]
+
+
+def prompt(tokens: int, start: int = 1) -> Prompt:
+    return Prompt(id=f"p{start}", ids=tuple(range(start, start + tokens)))
+
+
+def measured(method: str, prompt_ids: int = 6, **how: Any) -> tuple[Curve, FakeTarget]:
+    target: Any = FakeTarget()
+    draft = DraftSpec(method=method, k=4)  # type: ignore[arg-type]
+    sampling = Sampling(stop=("x",), min_new_tokens=3, max_new_tokens=500)
+    how = {"grid": (1, 4), "seconds": 0.0} | how
+    return measuring.measure(target, {"d": draft}, [prompt(prompt_ids)], sampling, **how)["d"], target
+
+
+def test_first_steps_are_left_out_and_each_k_is_measured_beside_plain_steps() -> None:
+    found, target = measured("early_exit")
+    assert found.plain.step_s == pytest.approx(1.05)
+    assert [(one.proposed, one.step_s) for one in found.points if one.proposed in (1, 4)] == [
+        (1, pytest.approx(0.1 + 1.01 + 0.05)),
+        (4, pytest.approx(0.4 + 1.04 + 0.05)),
+    ]
+    plain = next(one for one in target.decoders if one.k == 0)
+    # One round of two k: a plain turn before them; one text of each k warms up.
+    assert len(plain.seen) == 1
+    assert [len(one.seen) for one in target.decoders if one.k] == [2, 2]
+
+
+def test_a_draft_that_is_never_right_takes_no_more_steps_than_one_that_always_is() -> None:
+    found, _ = measured("early_exit")
+    assert {one.proposed: one.n for one in found.points} == {1: 5, 4: 5}
+    assert found.plain.n == 5
+
+
+def test_stops_cannot_cut_what_is_measured_short() -> None:
+    _, target = measured("early_exit")
+    for decoder in target.decoders:
+        for _, _, sampling in decoder.seen:
+            assert (sampling.ignore_eos, sampling.stop, sampling.min_new_tokens) == (True, (), 0)
+
+
+def test_a_prompt_at_the_end_of_the_context_is_cut_rather_than_refused() -> None:
+    target: Any = FakeTarget()
+    draft, sampling = DraftSpec(method="early_exit", k=4), Sampling(max_new_tokens=10)
+    measuring.measure(target, {"d": draft}, [prompt(100)], sampling, grid=(1, 4), seconds=0.0)
+    for decoder in target.decoders:
+        for _, ids, own in decoder.seen:
+            assert len(ids) + own.max_new_tokens <= 110
+
+
+@pytest.mark.parametrize("tokens", [6, 7, 1])
+def test_a_lookup_reads_a_prompt_that_repeats_itself_at_its_length(tokens: int) -> None:
+    _, target = measured("lookup", tokens)
+    assert {len(ids) for ids in target.read()} == {tokens}
+    assert len(set(target.read()[0])) == (tokens + 1) // 2
+
+
+def test_each_context_is_measured_by_itself_on_text_of_the_prompts_and_knows_where_it_lies() -> None:
+    found, target = measured("early_exit", contexts=(3, 250), grid=(1, 2, 4))
+    near, far = found.depths
+    assert [len(ids) for ids in target.read()].count(3) == 3 + 3 + 2
+    assert {id for ids in target.read() for id in ids} == set(range(1, 7))
+    assert (near.prefill_tokens, far.prefill_tokens) == (3, 250)
+    assert (near.plain.context, far.plain.context, far.context) == (7, 254, 254)
+    assert (near.plain.step_s, far.plain.step_s) == (pytest.approx(1.05), pytest.approx(3.05))
+    # The far context costs a prefill a k: only the ends of the grid are measured there.
+    assert [[one.proposed for one in depth.points] for depth in (near, far)] == [[1, 2, 4], [1, 4]]
+    assert far.points[1].step_s == pytest.approx(0.4 + 3.04 + 0.05)
+    assert found.context == (7 + 254) // 2
+    assert found.plain.step_s == pytest.approx(1.05 + 2 * (130 - 7) / (254 - 7))
+
+
+def test_neighbouring_contexts_keep_their_order_however_far_the_steps_of_a_draft_that_is_right_go() -> None:
+    target: Any = FakeTarget(right=True)
+    drafts = {"d": DraftSpec(method="early_exit", k=8)}
+    found = measuring.measure(
+        target, drafts, [prompt(20)], Sampling(), grid=(1, 2, 4, 8), contexts=(30, 31), seconds=0.0
+    )["d"]
+    assert [depth.context for depth in found.depths] == [34, 35]
+    assert found.depths[0].points[3].context > 34
+
+
+def test_a_context_that_was_asked_for_is_not_cut_for_requests_that_are_shorter_than_what_is_measured() -> None:
+    target: Any = FakeTarget()
+    draft, sampling = DraftSpec(method="early_exit", k=4), Sampling(max_new_tokens=2)
+    found = measuring.measure(
+        target, {"d": draft}, [prompt(20)], sampling, grid=(1, 4), contexts=(40,), seconds=0.0, middle=10
+    )["d"]
+    assert {len(ids) for ids in target.read()} == {40}
+    assert (found.context, len(found.depths)) == (44, 1)
+
+
+def test_the_targets_prefill_is_one_number_a_context_whichever_draft_it_took_turns_with() -> None:
+    target: Any = FakeTarget()
+    drafts = {"a": DraftSpec(method="early_exit", k=4), "b": DraftSpec(method="lookup", k=4)}
+    found = measuring.measure(target, drafts, [prompt(20)], Sampling(), grid=(1,), contexts=(50, 201), seconds=0.0)
+    told = [[(one.prefill_tokens, one.prefill_s) for one in curve.depths] for curve in found.values()]
+    assert told == [[(50, pytest.approx(0.05)), (201, pytest.approx(0.201))]] * 2
+
+
+def test_a_prompt_of_a_context_ends_as_a_prompt_does_and_has_the_others_before_it() -> None:
+    several = [prompt(3, 1), prompt(2, 11)]
+    assert measuring.laid(several, 4, 0).ids == (12, 1, 2, 3)
+    assert measuring.laid(several, 7, 1).ids == (11, 12, 1, 2, 3, 11, 12)
+    assert measuring.laid(several, 2, 2).ids == (2, 3)
+
+
+def contexts(asked: Sequence[int], lengths: Sequence[int], limit: int | None = 1000) -> tuple[int, ...]:
+    prompts = [prompt(length) for length in lengths]
+    return measuring.contexts(asked, prompts, 60, k=4, limit=limit, model="m")
+
+
+def test_both_ends_are_measured_where_prompts_lie_far_apart_and_the_prompts_themselves_else() -> None:
+    assert contexts((), [40, 80]) == ()
+    assert contexts((), [40, 81, 50]) == (40, 141)
+    assert contexts((), [40, 81], None) == (40, 141)
+    # What is written while steps are measured fits the model's context as well.
+    assert contexts((), [40, 940]) == (40, 1000 - measuring.room(4))
+
+
+def test_contexts_that_were_asked_for_are_kept_in_order_and_once() -> None:
+    assert contexts((300, 20, 300), [40]) == (20, 300)
+
+
+@pytest.mark.parametrize(
+    ("asked", "says"),
+    [
+        (
+            (20, 990),
+            r"contexts = 990: the context of m is 1000 tokens, .* longest prompt has 80 tokens; .* 969 at most",
+        ),
+        ((0,), "contexts = 0: allowed are whole numbers of tokens from 1 on"),
+    ],
+)
+def test_contexts_that_no_model_reads_are_refused_with_those_that_it_does(asked: tuple[int, ...], says: str) -> None:
+    with pytest.raises(ConfigError, match=says):
+        contexts(asked, [40, 80])
