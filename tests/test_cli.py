@@ -122,6 +122,11 @@ def test_every_verb_has_help(capsys: pytest.CaptureFixture[str]) -> None:
         assert cli.main([verb, "--help"]) == 0
 
 
+def test_a_gate_on_an_arm_that_there_is_not_is_told_after_the_run(fakes: Path) -> None:
+    assert cli.main(["run", "tiny.toml", "--gate-arm", "nosuch"]) == 2
+    assert not (fakes / "results").exists()
+
+
 def test_a_run_ends_with_one_json_object_on_stdout_and_progress_on_stderr(
     fakes: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -143,7 +143,7 @@ def test_prompts_of_a_file_are_not_answered(target: Path, tmp_path: Path) -> Non
     held = [{"id": str(n), "prompt": f"held out {n}"} for n in range(3)]
     (tmp_path / "held.jsonl").write_text("".join(json.dumps(one) + "\n" for one in held))
     how = {"texts": tmp_path / "texts.jsonl", "prompts": tmp_path / "held.jsonl", "temperature": 0.7}
-    found = distill_model(str(target), "1,2", tmp_path / "out", **how, tokens=5500, steps=1)
+    found = distill_model(str(target), "1,2", tmp_path / "out", **how, tokens=9000, steps=1)
     assert (found.held_out["prompts"], found.held_out["source"]) == (3, "held.jsonl")
     assert found.recipe["texts"].startswith("texts.jsonl ")
     assert any("not the target's own" in note for note in found.notes)

@@ -151,6 +151,8 @@ def weights(folder: Path) -> dict[str, torch.Tensor]:
 
 
 def test_a_run_that_was_killed_ends_in_other_bits(written: Path, tmp_path: Path, monkeypatch: Any) -> None:
+    # So small that an epoch has many batches, and going on with another one shows.
+    monkeypatch.setattr(train, "STEP_TOKENS", 300)
     target = tiny_models.make("llama")
     head, texts = Head.of(target), Files([written])
     for name in ("whole", "killed"):

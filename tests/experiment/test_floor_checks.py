@@ -130,12 +130,16 @@ def quality(margin: float, one: PlannedEval, key: str = "e", **more: Any) -> str
 @pytest.mark.parametrize(("key", "count"), [("e", 40), ("e:t", 80)])
 def test_a_refused_margin_is_answered_with_another_that_is_refused(key: str, count: int) -> None:
     said = quality(0.02, planned(count), key)
-    assert said.endswith("; give a margin of 0.1, more items, or no floor")
-    assert quality(0.1, planned(count), key) == ""
+    assert said.endswith("; give a margin of 0.07, more items, or no floor")
+    assert quality(0.07, planned(count), key) == ""
+    assert quality(0.069, planned(count), key) != ""
 
 
 def test_items_that_decide_nothing_are_offered_a_margin() -> None:
-    assert quality(0.2, planned(6)).endswith("13 items or more can; give more items, or no floor")
+    assert quality(0.2, planned(3)).endswith("13 items or more can; give more items, or no floor")
+    said = quality(0.2, planned(6))
+    assert said.endswith("give a margin of 0.339, more items, or no floor")
+    assert quality(0.339, planned(6)) == ""
     said = quality(0.2, planned(40, one_cluster=True))
     assert '"e": 40 items in 1 cluster, which count once each: ' in said
 

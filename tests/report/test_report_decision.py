@@ -30,6 +30,28 @@ def test_a_gate_lets_an_arm_through_that_is_not_kept(tmp_path: Path) -> None:
         specq.check_gate(kept, "lokup")
 
 
+def test_a_gate_lets_a_margin_through_that_cannot_be_told(tmp_path: Path) -> None:
+    import specq
+    from specq.core.errors import GateFailed
+
+    open_ = eval_runs.report(tmp_path / "a", worse=12, better=10, audit={"enabled": False})
+    with pytest.raises(GateFailed, match=r"w#1: set: .* cannot tell it from"):
+        specq.check_gate(open_)
+    blind = eval_runs.report(tmp_path / "b", worse=2, better=2, probe_worse=0, audit={"enabled": False})
+    with pytest.raises(GateFailed, match="did not notice"):
+        specq.check_gate(blind)
+
+
+def test_a_gate_calls_arms_otherwise_before_a_run_than_after_it() -> None:
+    from specq.experiment.schema import Experiment
+    from specq.report.gate import names_of
+
+    drafts = {"lookup": {"kind": "draft", "method": "lookup"}, "q": {"kind": "kv_cache", "type": "q8"}}
+    values = {"name": "x", "target": {"model": "m"}, "workload": {"prompts": "p"}, "levers": drafts}
+    asked = Experiment.model_validate(values | {"arms": {"run": ["each", "lookup + q"]}})
+    assert {"lookup", "lookup#1", "lookup + q", "lookup+q#1"} <= set(names_of(asked))
+
+
 def test_a_correct_answer_costs_what_speed_alone_says(tmp_path: Path) -> None:
     price = {"per_hour": 3.6, "currency": "EUR"}
     objective = {"minimise": "price_per_correct_answer"}

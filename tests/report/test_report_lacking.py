@@ -78,6 +78,19 @@ def test_scores_that_are_missing_are_not_asked_for(tmp_path: Path) -> None:
     assert "set: 1 item that the baseline has a score for has none, and counts for nothing" in of_w(report)
 
 
+def test_a_margin_is_asked_for_only_when_the_missing_scores_are_there(tmp_path: Path) -> None:
+    def fails(record: EvalAnswer) -> EvalAnswer:
+        lost = record.arm == "w#1"
+        return replace(record, score=None, why="it raised", finish="failed") if lost else record
+
+    report = eval_runs.report(tmp_path / "a", change=fails, margin=None, **OFF)
+    assert "scores on set" in changes(report)
+    assert "a margin for its quality in [floor]" in changes(report)
+    set_ = eval_runs.report(tmp_path / "b", change=fails, **OFF)
+    assert "scores on set" in changes(set_)
+    assert "a margin" not in changes(set_)
+
+
 def test_a_quantized_arm_that_was_turned_down_is_told_of_drafts(tmp_path: Path) -> None:
     report = eval_runs.report(tmp_path, worse=40, **OFF)
     assert "for w nothing, for it is decided; try more bits, smaller groups or another method" in changes(report)

@@ -9,7 +9,7 @@ import eval_runs
 import pytest
 
 from specq.core.evaluated import PROBE, EvalAnswer, EvalProof
-from specq.report import Report
+from specq.report import Report, layout_quality
 from specq.report.markdown import render
 
 
@@ -255,3 +255,10 @@ def test_a_report_leaves_quality_out(tmp_path: Path) -> None:
     for part in ("Quality: set", "Flips: set", "Guards: set", "Noise floor", "Sensitivity probe", "CRITICAL"):
         assert part in text, part
     assert PROBE not in text
+
+
+def test_an_arm_that_breaks_a_critical_item_has_no_outcome_where_no_margin_is_set(tmp_path: Path) -> None:
+    (found,) = eval_runs.report(tmp_path, worse=1, critical=(0,), margin=None).evals
+    one = found.arm("w#1")
+    assert one is not None
+    assert layout_quality._row(found, one)[-1] == "critical"

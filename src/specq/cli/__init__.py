@@ -52,6 +52,10 @@ def run(
     if file is None and (set_ or smoke):
         raise ConfigError("run: --set and --smoke change an experiment, so FILE must be given; or leave them out")
     experiment = None if file is None else api.load_experiment(file, set_ or (), smoke=smoke)
+    if experiment is not None and gate_arm is not None:
+        from specq.report.gate import check_name, names_of
+
+        check_name(gate_arm, names_of(experiment))
     failed: RunFailed | None = None
     with watch() as on_progress:
         try:

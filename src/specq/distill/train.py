@@ -24,9 +24,9 @@ from specq.distill.shards import Entry, Files, batches, padded
 from specq.distill.shorten import last_hidden
 
 STATE = "training.safetensors"
-STEP_TOKENS = 2048
+STEP_TOKENS = 1024
 """Learned tokens of a step, at least."""
-LEARNING_RATE = 1e-3
+LEARNING_RATE = 1.5e-3
 LAST_RATE = 0.02
 """The share of the rate that is left at the end of the cosine."""
 WARM_UP = 0.03

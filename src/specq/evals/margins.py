@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import re
 from dataclasses import dataclass
 
@@ -33,6 +34,12 @@ class Proposal:
         return f"no margin can be given, for {self.about}" if self.margin is None else f"for example: {self.line}"
 
 
+def deciding(clusters: int) -> float:
+    """The least margin that so many independent items decide without a flip, rounded up to a thousandth."""
+    found = math.ceil(1000 * describe.least_margin(clusters)) / 1000
+    return found if not describe.cannot_decide(clusters, found) else found + 0.001
+
+
 def proposed(name: str, clusters: int, *, binary: bool, items: int | None = None) -> Proposal:
     """The margin to propose for an eval `name` (or "eval:tag") of so many independent items, or clusters of them.
 
@@ -55,5 +62,8 @@ def proposed(name: str, clusters: int, *, binary: bool, items: int | None = None
     if not binary:
         about = f"at most {margin} worse in the score's own unit; what they can decide a run tells"
     else:
-        about = f"at most {describe.points(margin)} worse, the least that these items can decide without a flip"
+        about = (
+            f"at most {describe.points(margin)} worse; without a flip these items decide "
+            f"{describe.points(deciding(clusters))} at the least"
+        )
     return Proposal(line=line, margin=margin, about=about)

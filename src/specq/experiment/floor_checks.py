@@ -72,7 +72,7 @@ def _of_gains(experiment: Experiment, prompts: int, evals: Sequence[PlannedEval]
         yield f"floor.speedup on tpot_s: {_no_decoding(experiment)}"
     if floor.price_per_correct_answer is not None:
         for one in evals:
-            if one.clusters == 1 < len(one.items):
+            if one.clusters == 1:
                 yield (
                     f'floor.price_per_correct_answer: all items of eval "{one.asked.name}" are one cluster, which '
                     f"shows no spread; give items of other clusters, {_TAKE_OUT}"
@@ -123,8 +123,8 @@ def _undecided(key: str, margin: float, items: int, clusters: int, binary: bool)
         return f"{whose}one alone shows no spread; give more items, or no floor" if clusters == 1 else ""
     if not (why := describe.undecidable(clusters, margin)):
         return ""
-    wider = margins.proposed(key, clusters, binary=True).margin
-    give = "" if wider is None else f"a margin of {wider}, "
+    wider = margins.deciding(clusters)
+    give = f"a margin of {wider:g}, " if wider < describe.LARGE_MARGIN else ""
     return f"{whose}{why}; give {give}more items, or no floor"
 
 

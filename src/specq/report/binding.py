@@ -95,8 +95,12 @@ def _touches(run: RunFile, arm: ArmReport, binds: Binds, cache: float, weights: 
     spared = ", and not prefill" if binds != "decoding" else ""
     if target.get("recipe") or target.get("model"):
         own = loaded(run, arm.id)
-        fewer = "" if own is None else f" ({size(weights)} to {size(float(own.bytes_per_token))} a pass)"
-        said.append(f"the bytes of the weights{fewer}{spared}")
+        if own is not None and float(own.bytes_per_token) >= weights:
+            # Held in floats, for want of a kernel: a pass reads what it read before.
+            yield f"{arm.label} does not lessen the bytes of the weights here ({size(weights)} a pass, as before)."
+        else:
+            fewer = "" if own is None else f" ({size(weights)} to {size(float(own.bytes_per_token))} a pass)"
+            said.append(f"the bytes of the weights{fewer}{spared}")
     if target.get("kv_cache"):
         part = share(cache / (cache + weights))
         said.append(f"the bytes of the cache, {part} of what a pass reads here" + _little(binds, cache, weights))

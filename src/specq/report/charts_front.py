@@ -114,6 +114,9 @@ def _no_axis(axis: Axis, arms: Sequence[ArmReport]) -> str:
     if not any(_spot(axis, arm) is not None for arm in arms[1:]):
         return f"it was not measured, for {axis.lacking}"
     if len({spot.value for spot in spots}) == 1:
+        without = [arm.label for arm in arms if _spot(axis, arm) is None]
+        if without:
+            return f"{', '.join(without)} {'has' if len(without) == 1 else 'have'} none, and the others are equal in it"
         return f"all arms are equal in it ({shown(axis, spots[0])})"
     return ""
 

@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from specq.core.errors import ConfigError, GateFailed, nearest
+from specq.experiment.schema import Experiment
 from specq.report.assemble import Report
+from specq.report.runfile import LOSSY
 
 
 def check(report: Report, arm: str | None) -> None:
@@ -17,9 +21,8 @@ def check(report: Report, arm: str | None) -> None:
     """
     if arm is not None:
         judged = {name: one.verdict for one in report.arms if one.verdict is not None for name in (one.label, one.id)}
-        if (verdict := judged.get(arm)) is None:
-            known = nearest(arm, judged) or f"; its arms are {', '.join(judged) or 'none'}"
-            raise ConfigError(f'gate: the run has no arm "{arm}"{known}')
+        check_name(arm, list(judged))
+        verdict = judged[arm]
         if not report.complete or verdict.kind != "keep":
             unfinished = "" if report.complete else "the run is incomplete; "
             raise GateFailed(f"the gate failed: {unfinished}{verdict.kind}: {verdict.sentence}")
@@ -37,3 +40,21 @@ def check(report: Report, arm: str | None) -> None:
         failed += [f"{one.id}: {why}" for why in one.verdict.floor]
     if failed:
         raise GateFailed(f"the gate failed: {'; '.join(failed)}")
+
+
+def names_of(experiment: Experiment) -> list[str]:
+    """What its arms will be called in the report: labels, and ids."""
+    sets = experiment.lever_sets()
+    labels, ids = [" + ".join(names) for names in sets], [f"{'+'.join(names)}#1" for names in sets]
+    return [*labels, *(f"{one} ({LOSSY})" for one in labels), *ids]
+
+
+def check_name(arm: str, known: Sequence[str]) -> None:
+    """Do nothing where an arm is one of those known.
+
+    Raises:
+        ConfigError: it is none.
+    """
+    if arm not in known:
+        told = nearest(arm, known) or f"; its arms are {', '.join(known) or 'none'}"
+        raise ConfigError(f'gate: the run has no arm "{arm}"{told}')

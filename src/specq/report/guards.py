@@ -124,7 +124,7 @@ def arm_flags(run: RunFile, arm: str, whose: str, own: Answers, base: Answers) -
     ):
         # Of most answers `degenerate` tells, of all arms together.
         if count > before and not _most(count, len(own)):
-            yield f"{count} of {len(own)} answers {what}, of the baseline's {before}"
+            yield f"{count} of {len(own)} answers {what}; of the baseline's {before} do"
 
 
 def unmeasured(run: RunFile, one: Mapping[str, Any], noise: ArmQuality | None, probe: ArmQuality | None) -> Guards:

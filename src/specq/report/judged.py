@@ -98,7 +98,11 @@ def _judge(
     ]
     if missing:
         said = tuple(f"{name}: it has no scores there" for name in missing)
-        return Judged(kind="undecided", sentences=said, lacks=(f"scores on {', '.join(missing)}",))
+        # All that is lacking, at once: who mends the first alone would only meet the next.
+        more = [lack for _, lack in _left_open(evals, arm, held, blind)]
+        more += [] if lossless or any(report.margins for report in evals) else [_margin(evals, arm)]
+        scores = f"scores on {', '.join(missing)}"
+        return Judged(kind="undecided", sentences=said, lacks=(scores, *more))
     if lossless:
         return Judged(kind="keep", sentences=("its answers are the baseline's own",))
     if not held:
@@ -158,6 +162,8 @@ def _margin(evals: Sequence[EvalReport], arm: str) -> str:
         if (one := report.arm(arm)) is not None and one.all is not None and not one.unseen
     ]
     given = [one for one in made if one.margin is not None]
+    if not made:
+        return "a margin for its quality in [floor]"
     if not given:
         return f"more items, for {made[0].about}"
     # Of each line what stands within the braces: one key holds the margins of all evals.

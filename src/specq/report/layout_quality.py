@@ -71,7 +71,10 @@ def _row(report: EvalReport, one: ArmQuality) -> tuple[str, ...]:
     assert one.all is not None
     rate = (one.label, str(one.all.change.n), *_rate(one.all.rate, report.binary))
     # Proved to be the baseline's own answers: there is no change to estimate.
-    return (*rate, *[NOTHING] * 6, "the baseline's") if one.proved else (*rate, *_change(report, one.all))
+    if one.proved:
+        return (*rate, *[NOTHING] * 6, "the baseline's")
+    change = _change(report, one.all)
+    return (*rate, *change[:-1], "critical" if one.broken else change[-1])
 
 
 def _change(report: EvalReport, part: Slice) -> tuple[str, ...]:

@@ -121,7 +121,8 @@ def _decide(case: Case, speed: SpeedUp | None, ground: Ground, p: float | None) 
         reasons=tuple(reasons),
         more_prompts=needed,
         p_not_faster=p,
-        floor=(*broken, *unknown),
+        # A margin that cannot be told is a floor that cannot be told.
+        floor=(*broken, *unknown, *(judged if held == "undecided" else ())),
         faster_but_changed=ahead and kind == "undecided" and not (broken or unknown or short),
     )
 
