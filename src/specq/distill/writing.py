@@ -31,6 +31,7 @@ QUESTION_TOKENS = 48
 _LEAVE = BATCH // 8
 _SLACK = 1.05
 _EMPTY = 8
+_TELL_S = 5.0
 _MARK = "<<specq-question>>"
 
 
@@ -111,6 +112,7 @@ class Writer:
         files = Files([folder / shards.NAME.format(n) for n in range(written)])
         seconds = float(files.about[-1]["seconds"]) if written else 0.0
         tokens = sum(entry.learned for entry in files.entries)
+        told = now() - _TELL_S
         for number, work in islice(enumerate(self._work(given)), written, None):
             if tokens >= recipe.tokens if recipe.tokens else seconds >= recipe.sampling_s:
                 break
@@ -128,7 +130,9 @@ class Writer:
                     f"nothing came of {_EMPTY} batches of texts: the target ended them at once, or asked what is held "
                     "out; give --texts FILE with prompts"
                 )
-            say(_told(recipe, tokens, seconds))
+            if now() - told >= _TELL_S:
+                told = now()
+                say(_told(recipe, tokens, seconds))
             _check_room(folder, path, tokens, seconds, recipe)
         found = Files([folder / shards.NAME.format(n) for n in range(written)])
         _check_enough(found, recipe)
