@@ -1,7 +1,7 @@
 """The process that a metric function is called in: python -m specq.evals.judge FILE FUNCTION PARENT.
 
 What such code does to its process (an exit, a segmentation fault, memory that runs out) ends this one alone, and with
-it one item, never the model that is answering. Only the standard library is imported, so that it starts at once.
+it one item, never the model that is answering. Nothing heavy is imported, so that it starts at once.
 
 Both sides speak JSON lines. First it says what it found: `refused`, in words, or `says_bool`, whether the function's
 annotation is "-> bool". Then it reads {"answer", "item"} and says {"value"} or {"why"}, until its stdin is closed.
@@ -9,7 +9,6 @@ annotation is "-> bool". Then it reads {"answer", "item"} and says {"value"} or 
 
 from __future__ import annotations
 
-import difflib
 import importlib.util
 import inspect
 import json
@@ -22,6 +21,8 @@ from collections.abc import Callable, Iterator
 from contextlib import suppress
 from pathlib import Path
 from typing import IO, Any
+
+from specq.core.errors import nearest
 
 SHOWN = 200
 # How often it looks whether the parent is still there; a function that never returns reads no closed stdin.
@@ -62,8 +63,7 @@ def load(path: Path, wanted: str) -> tuple[Function | None, str]:
     found = getattr(module, wanted, None)
     if not callable(found):
         known = list(_functions(module))
-        close = difflib.get_close_matches(wanted, known, n=1, cutoff=0.5)
-        meant = f", did you mean '{close[0]}'?" if close else ";"
+        meant = nearest(wanted, known) or ";"
         allowed = f"it has {', '.join(known)}" if known else "it has no functions"
         return None, f"no function {wanted} in {path}{meant} {allowed}"
     try:

@@ -22,7 +22,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from specq.core.types import EXACT_RULES
+from specq.core.types import EXACT_RULES, Rule
+from specq.forecast import replay
 
 Pair = tuple[np.ndarray, np.ndarray]
 
@@ -49,22 +50,13 @@ def survival(text: Between, k: int) -> Pair:
 
 
 def _survival(text: Between, end: int, k: int) -> np.ndarray:
-    total = len(text)
-    out = np.zeros((len(EXACT_RULES), total, k + 1))
-    out[:, :, 0] = 1.0
     ratio = text.ratio[end]
-    shares = {"rejection": np.exp(np.minimum(ratio, 0.0)), "greedy_draft": text.hit[end], "match": text.q[end]}
-    gain = np.zeros(total)
-    for j in range(1, min(k, total) + 1):
-        size = total - j + 1
-        gain[:size] += ratio[j - 1 :]
-        for row, rule in enumerate(EXACT_RULES):
-            before = out[row, :size, j - 1]
-            if rule == "block":
-                out[row, :size, j] = np.minimum(before, np.exp(np.minimum(gain[:size], 0.0)))
-            else:
-                out[row, :size, j] = before * shares[rule][j - 1 :]
-    return out
+    shares: dict[Rule, np.ndarray] = {
+        "rejection": np.exp(np.minimum(ratio, 0.0)),
+        "greedy_draft": text.hit[end],
+        "match": text.q[end],
+    }
+    return replay.reached(ratio, shares, k)
 
 
 def summed(texts: Sequence[Between], cost: np.ndarray) -> Pair:

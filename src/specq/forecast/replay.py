@@ -9,7 +9,7 @@ through it together, aligned at their ends.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -77,9 +77,6 @@ def survival(traced: Traced, k: int = MOST_K) -> np.ndarray:
     Proposals beyond the text's end are never accepted. Early stops bound it as the end does: what would not be
     proposed is not accepted.
     """
-    total = len(traced.p)
-    out = np.zeros((len(EXACT_RULES), total, k + 1))
-    out[:, :, 0] = 1.0
     with np.errstate(divide="ignore"):
         gains = np.log(traced.q) - np.log(traced.p)
     shares: dict[Rule, np.ndarray] = {
@@ -87,13 +84,28 @@ def survival(traced: Traced, k: int = MOST_K) -> np.ndarray:
         "greedy_draft": traced.hit,
         "match": traced.q,
     }
+    return reached(gains, shares, k, stops=traced.stops)
+
+
+def reached(
+    gains: np.ndarray, shares: Mapping[Rule, np.ndarray], k: int, *, stops: np.ndarray | None = None
+) -> np.ndarray:
+    """The recursion of `survival`, [rules, T, k + 1], from what each token gives.
+
+    Args:
+        gains: log q - log p of each token, [T], which the block rule sums.
+        shares: of the other rules, the probability that each token is accepted, [T].
+        k: the most that a step proposes.
+        stops: as in Traced.
+    """
+    total = len(gains)
+    out = np.zeros((len(EXACT_RULES), total, k + 1))
+    out[:, :, 0] = 1.0
     gain, going = np.zeros(total), np.ones(total)
-    for j in range(1, k + 1):
+    for j in range(1, min(k, total) + 1):
         size = total - j + 1
-        if size <= 0:
-            break
-        if traced.stops is not None:
-            going[:size] *= ~traced.stops[j - 1 :]
+        if stops is not None:
+            going[:size] *= ~stops[j - 1 :]
         # In logarithms: products of tiny numbers would end as 0 / 0. See decoding.law for the block rule.
         gain[:size] += gains[j - 1 :]
         for row, rule in enumerate(EXACT_RULES):
