@@ -22,7 +22,7 @@ from specq import api
 from specq.core.clock import now
 from specq.core.errors import SpecqError
 from specq.core.hashes import seed_of
-from specq.core.types import EXACT_RULES, DraftSpec, Generation, TargetSpec
+from specq.core.types import EXACT_RULES, DraftSpec, Generation, Step, TargetSpec
 from specq.engines.base import LoadedTarget
 from specq.forecast import replay
 from specq.forecast import study as studies
@@ -119,8 +119,28 @@ def rows(target: LoadedTarget, study: Study, live: dict[Cell | None, Live]) -> I
             "tokens_per_step": [forecast.tokens_per_step, one.tokens_per_step],
             "speedup": [forecast.speedup, plain / one.tpot_s],
             "interval": [forecast.low, forecast.high],
+            "parts": parts(study, cell, one, live[None]),
             "wall_s": one.wall_s,
         }
+
+
+def parts(study: Study, cell: Cell, one: Live, plain: Live) -> dict[str, list[float]]:
+    """Drafting, the target's pass and the rest of a step, in plain steps: as the curve has them, and lived (means)."""
+    curve, k = study.curves[cell.draft], cell.k
+    expected = {name: float(seconds[k]) / curve.plain.step_s for name, seconds in curve.parts(k).items()}
+    steps = [step for text in one.generations for step in text.steps if step.proposed == k]
+    unit = np.mean([seconds_of(step) for text in plain.generations for step in text.steps])
+    lived = (
+        np.mean([(s.draft_s, s.verify_s, s.sample_s + s.rest_s) for s in steps], axis=0) / unit if steps else [0.0] * 3
+    )
+    return {
+        name: [expected[name], float(value)] for name, value in zip(("draft", "verify", "rest"), lived, strict=True)
+    }
+
+
+def seconds_of(step: Step) -> float:
+    """The whole step."""
+    return step.draft_s + step.verify_s + step.sample_s + step.rest_s
 
 
 def measure(args: argparse.Namespace) -> dict[str, Any]:

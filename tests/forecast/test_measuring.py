@@ -20,6 +20,8 @@ class FakeDecoder:
 
     k: int
     right: bool = False
+    drift: float = 0.0
+    clock: list[int] = field(default_factory=list)
     seen: list[tuple[int, tuple[int, ...], Sampling]] = field(default_factory=list)
 
     def generate(
@@ -28,11 +30,12 @@ class FakeDecoder:
         made = []
         for prompt in prompts:
             self.seen.append((self.k, prompt.ids, sampling))
+            self.clock.append(0)
             left, steps, context = sampling.max_new_tokens - 1, list[Step](), len(prompt.ids) + 1
             while left > 0:
                 size = min(self.k, left - 1)
                 emitted = size + 1 if self.right else 1
-                slow = 100.0 if not steps else 1.0
+                slow = (100.0 if not steps else 1.0) * (1 + self.drift * len(self.clock))
                 steps.append(
                     Step(
                         context=context,
@@ -41,8 +44,8 @@ class FakeDecoder:
                         emitted=emitted,
                         draft_s=0.1 * size * slow,
                         verify_s=(1 + 0.01 * size + len(prompt.ids) // 100) * slow,
-                        sample_s=0.02,
-                        rest_s=0.03,
+                        sample_s=0.02 * slow,
+                        rest_s=0.03 * slow,
                     )
                 )
                 left, context = left - emitted, context + emitted
@@ -62,11 +65,12 @@ class FakeDecoder:
 
 
 class FakeTarget:
-    def __init__(self, *, right: bool = False) -> None:
-        self.right, self.decoders = right, list[FakeDecoder]()
+    def __init__(self, *, right: bool = False, drift: float = 0.0) -> None:
+        """`drift`: by what share of the first text's seconds each text is slower than the one before."""
+        self.right, self.drift, self.decoders, self.clock = right, drift, list[FakeDecoder](), list[int]()
 
     def decoder(self, draft: DraftSpec | None) -> FakeDecoder:
-        self.decoders.append(FakeDecoder(k=draft.k if draft else 0, right=self.right))
+        self.decoders.append(FakeDecoder(k=draft.k if draft else 0, right=self.right, drift=self.drift, clock=self.clock))
         return self.decoders[-1]
 
     def read(self) -> list[tuple[int, ...]]:
@@ -93,15 +97,26 @@ def test_first_steps_are_left_out_and_each_k_is_measured_beside_plain_steps() ->
         (4, pytest.approx(0.4 + 1.04 + 0.05)),
     ]
     plain = next(one for one in target.decoders if one.k == 0)
-    # One round of two k: a plain turn before them; one text of each k warms up.
-    assert len(plain.seen) == 1
+    # One round of two k: a plain text before, between and after them; one text of each k warms up.
+    assert len(plain.seen) == 3
     assert [len(one.seen) for one in target.decoders if one.k] == [2, 2]
 
 
 def test_a_draft_that_is_never_right_takes_no_more_steps_than_one_that_always_is() -> None:
     found, _ = measured("early_exit")
-    assert {one.proposed: one.n for one in found.points} == {1: 5, 4: 5}
-    assert found.plain.n == 5
+    assert {one.proposed: one.n for one in found.points} == {1: 5, 4: 3}
+    assert found.plain.n == 15
+
+
+def test_a_machine_that_slows_down_while_it_measures_moves_no_ratio() -> None:
+    steady, _ = measured("early_exit")
+    target: Any = FakeTarget(drift=0.25)
+    sampling = Sampling(max_new_tokens=500)
+    drafts = {"d": DraftSpec(method="early_exit", k=4)}
+    found = measuring.measure(target, drafts, [prompt(6)], sampling, grid=(1, 4), seconds=0.0)["d"]
+    assert found.plain.step_s > 1.5 * steady.plain.step_s
+    for k in (1, 4):
+        assert found.break_even(k) == pytest.approx(steady.break_even(k))
 
 
 def test_stops_cannot_cut_what_is_measured_short() -> None:
@@ -130,7 +145,7 @@ def test_a_lookup_reads_a_prompt_that_repeats_itself_at_its_length(tokens: int) 
 def test_each_context_is_measured_by_itself_on_text_of_the_prompts_and_knows_where_it_lies() -> None:
     found, target = measured("early_exit", contexts=(3, 250), grid=(1, 2, 4))
     near, far = found.depths
-    assert [len(ids) for ids in target.read()].count(3) == 3 + 3 + 2
+    assert [len(ids) for ids in target.read()].count(3) == 3 + 3 + 4
     assert {id for ids in target.read() for id in ids} == set(range(1, 7))
     assert (near.prefill_tokens, far.prefill_tokens) == (3, 250)
     assert (near.plain.context, far.plain.context, far.context) == (7, 254, 254)
@@ -190,6 +205,11 @@ def test_both_ends_are_measured_where_prompts_lie_far_apart_and_the_prompts_them
     assert contexts((), [40, 940]) == (40, 1000 - measuring.room(4))
 
 
+def test_the_room_for_many_proposals_is_enough_for_fewer() -> None:
+    rooms = [measuring.room(k) for k in range(33)]
+    assert rooms == sorted(rooms)
+
+
 def test_contexts_that_were_asked_for_are_kept_in_order_and_once() -> None:
     assert contexts((300, 20, 300), [40]) == (20, 300)
 
@@ -199,7 +219,7 @@ def test_contexts_that_were_asked_for_are_kept_in_order_and_once() -> None:
     [
         (
             (20, 990),
-            r"contexts = 990: the context of m is 1000 tokens, .* longest prompt has 80 tokens; .* 969 at most",
+            r"contexts = 990: the context of m is 1000 tokens, .* longest prompt has 80 tokens; .* 979 at most",
         ),
         ((0,), "contexts = 0: allowed are whole numbers of tokens from 1 on"),
     ],

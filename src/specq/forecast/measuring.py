@@ -1,7 +1,7 @@
-"""Measuring cost curves: short texts are decoded with each k of a small grid, plain decoding in turn with it.
+"""Measuring cost curves: short texts are decoded with each k of a small grid, between plain ones.
 
-So both sides of every ratio come from the same minutes. Where the context is asked for, texts are read after so many
-tokens of the given prompts.
+A machine's speed moves within seconds, so a step counts in plain steps of the texts right before and after it. Where
+the context is asked for, texts are read after so many tokens of the given prompts.
 """
 
 from __future__ import annotations
@@ -23,12 +23,17 @@ SECONDS = 5.0
 APART = 2.0
 """Where the longest prompt has more than so many times the tokens of the shortest, both ends are measured."""
 _STEPS = 5
-_ROUNDS = 4
+_ROUNDS = 8
+
+
+def steps_of(k: int) -> int:
+    """How many steps of k proposals a text is measured for: fewer of the long ones, which take their time."""
+    return max(2, min(_STEPS, 16 // (k + 1)))
 
 
 def room(k: int) -> int:
-    """The tokens that may be written, at most, while the steps of k proposals are measured."""
-    return (_STEPS + 1) * (k + 1) + 1
+    """The tokens that may be written, at most, while steps of up to k proposals are measured."""
+    return 1 + max((steps_of(size) + 1) * (size + 1) for size in range(k + 1))
 
 
 def contexts(
@@ -79,7 +84,8 @@ def laid(prompts: Sequence[Prompt], tokens: int, first: int) -> Prompt:
 class _Depth:
     """What is measured at one context: its prompts by round, their tokens, its k, and the steps that were seen.
 
-    `spare` counts the tokens that fit the models' context after such a prompt.
+    `drafted` has the steps of a text with a draft, with the seconds of a plain step around it. `spare` counts the
+    tokens that fit the models' context after such a prompt.
     """
 
     prompts: Sequence[Prompt]
@@ -87,7 +93,7 @@ class _Depth:
     ks: tuple[int, ...]
     spare: int
     plain: list[Step] = field(default_factory=list)
-    drafted: list[Step] = field(default_factory=list)
+    drafted: list[tuple[list[Step], float]] = field(default_factory=list)
 
 
 def measure(
@@ -103,8 +109,9 @@ def measure(
 ) -> dict[str, Curve]:
     """The curve of each draft; stops are ignored.
 
-    Every round decodes short texts with each k of the grid and plain ones between them, and takes the next prompt; as
-    many rounds are made as fit `seconds` a draft. A lookup reads prompts that say everything twice, at their length,
+    Every round decodes short texts with each k of the grid and plain ones around each, and takes the next prompt; as
+    many rounds are made as fit `seconds` a draft. A step's seconds are those of the median plain step times its share
+    of the plain steps before and after its text. A lookup reads prompts that say everything twice, at their length,
     so that it has something to propose.
 
     Args:
@@ -174,24 +181,35 @@ def _curve(
     while rounds == 0 or (rounds < _ROUNDS and used * (rounds + 1) / rounds < seconds):
         for depth in depths[:: 1 if rounds % 2 == 0 else -1]:
             prompt = depth.prompts[rounds % len(depth.prompts)]
-            for place, k in enumerate(depth.ks[:: 1 if rounds % 2 == 0 else -1]):
-                if place % 2 == 0:
-                    # Every other turn is plain, since the machine's speed moves within seconds.
-                    taken, prefill_s = _steps(plain, prompt, sampling, 0, depth.spare)
-                    depth.plain += taken
-                    prefills.setdefault(depth.tokens, []).append(prefill_s)
-                depth.drafted += _steps(decoders[k], prompt, sampling, k, depth.spare)[0]
+            before = _plainly(plain, prompt, sampling, depth, prefills)
+            for k in depth.ks[:: 1 if rounds % 2 == 0 else -1]:
+                taken = _steps(decoders[k], prompt, sampling, k, depth.spare)[0]
+                after = _plainly(plain, prompt, sampling, depth, prefills)
+                depth.drafted.append((taken, (before + after) / 2))
+                before = after
         rounds, used = rounds + 1, now() - begun
     each = tuple(_measured(depth, used) for depth in depths)
     return replace(each[0], depths=each)
 
 
+def _plainly(
+    plain: Decoder, prompt: Prompt, sampling: Sampling, depth: _Depth, prefills: dict[int, list[float]]
+) -> float:
+    """Decode a short plain text, keep its steps, and say what its median step took."""
+    taken, prefill_s = _steps(plain, prompt, sampling, 0, depth.spare)
+    depth.plain += taken
+    prefills.setdefault(depth.tokens, []).append(prefill_s)
+    return _point(0, taken).step_s
+
+
 def _measured(depth: _Depth, used: float) -> Curve:
+    plain = _point(0, depth.plain)
     by_size: dict[int, list[Step]] = {}
-    for step in depth.drafted:
-        by_size.setdefault(step.proposed, []).append(step)
+    for steps, around in depth.drafted:
+        for step in steps:
+            by_size.setdefault(step.proposed, []).append(_scaled(step, plain.step_s / around))
     return Curve(
-        plain=_point(0, depth.plain),
+        plain=plain,
         points=tuple(_point(size, by_size[size]) for size in sorted(by_size) if size in (0, *depth.ks)),
         # Of plain steps, which lie as far after the prompt at each depth, so that depths keep their order.
         context=int(np.median([step.context for step in depth.plain])),
@@ -204,6 +222,11 @@ def _read_by(draft: DraftSpec, prompts: Sequence[Prompt]) -> list[Prompt]:
     if draft.method != "lookup":
         return list(prompts)
     return [replace(prompt, ids=(prompt.ids[len(prompt.ids) // 2 :] * 2)[-len(prompt.ids) :]) for prompt in prompts]
+
+
+def _scaled(step: Step, by: float) -> Step:
+    parts = {name: by * getattr(step, name) for name in ("draft_s", "verify_s", "sample_s", "rest_s")}
+    return replace(step, **parts)
 
 
 class _Enough(Exception):
@@ -219,7 +242,7 @@ def _steps(decoder: Decoder, prompt: Prompt, sampling: Sampling, k: int, spare: 
 
     def keep(step: Step) -> None:
         seen.append(step)
-        if k and len(seen) > _STEPS:
+        if k and len(seen) > steps_of(k):
             raise _Enough
 
     most = room(k)
