@@ -68,9 +68,15 @@ class FakeTarget:
     def __init__(self, *, right: bool = False, drift: float = 0.0) -> None:
         """`drift`: by what share of the first text's seconds each text is slower than the one before."""
         self.right, self.drift, self.decoders, self.clock = right, drift, list[FakeDecoder](), list[int]()
+        self.layers = list[int | None]()
+        self.specs: list[DraftSpec | None] = []
 
     def decoder(self, draft: DraftSpec | None) -> FakeDecoder:
-        self.decoders.append(FakeDecoder(k=draft.k if draft else 0, right=self.right, drift=self.drift, clock=self.clock))
+        self.layers.append(draft.layers if draft else None)
+        self.specs.append(draft)
+        self.decoders.append(
+            FakeDecoder(k=draft.k if draft else 0, right=self.right, drift=self.drift, clock=self.clock)
+        )
         return self.decoders[-1]
 
     def read(self) -> list[tuple[int, ...]]:
@@ -117,6 +123,19 @@ def test_a_machine_that_slows_down_while_it_measures_moves_no_ratio() -> None:
     assert found.plain.step_s > 1.5 * steady.plain.step_s
     for k in (1, 4):
         assert found.break_even(k) == pytest.approx(steady.break_even(k))
+
+
+def test_the_targets_passes_are_measured_once_for_all_drafts() -> None:
+    target: Any = FakeTarget()
+    drafts = {name: DraftSpec(method="early_exit", layers=4, k=4) for name in ("a", "b")}
+    prober = DraftSpec(method="early_exit", layers=1, k=1)
+    found = measuring.measure(
+        target, drafts, [prompt(6)], Sampling(max_new_tokens=500), grid=(1, 4), seconds=0.0, prober=prober
+    )
+    assert target.layers == [None, 1, 1, None, 4, 4, None, 4, 4]
+    steady, _ = measured("early_exit")
+    for one in found.values():
+        assert [point.step_s for point in one.points] == [pytest.approx(point.step_s) for point in steady.points]
 
 
 def test_stops_cannot_cut_what_is_measured_short() -> None:

@@ -17,6 +17,7 @@ from specq.core.errors import ConfigError
 from specq.core.types import DraftSpec, Prompt, Sampling, Step
 from specq.engines.base import Decoder, LoadedTarget
 from specq.forecast.cost import Curve, Point
+from specq.forecast.pooled import point, points, scaled
 
 SECONDS = 5.0
 """At most so long a draft, but one round at least; loading and warming up are not in it."""
@@ -106,6 +107,7 @@ def measure(
     contexts: Sequence[int] = (),
     middle: int | None = None,
     seconds: float = SECONDS,
+    prober: DraftSpec | None = None,
 ) -> dict[str, Curve]:
     """The curve of each draft; stops are ignored.
 
@@ -123,10 +125,18 @@ def measure(
         contexts: tokens of a prompt, rising; none: the prompts as they are.
         middle: the context that a curve tells first, where there are several; None: halfway.
         seconds: at most so long a draft, but one round at least.
+        prober: a light draft that always proposes k tokens, with which the target's passes are measured once for all
+            drafts; None: each draft has its own.
     """
+    passes: list[dict[int, Point]] | None = None
     prefills: dict[int, list[float]] = {}
+    if prober is not None:
+        at = _depths(prober, prompts, sampling, grid, contexts)
+        passes = _passes(_curve(target, prober, at, sampling, seconds, prefills))
     found = {
-        name: _curve(target, draft, _depths(draft, prompts, sampling, grid, contexts), sampling, seconds, prefills)
+        name: _curve(
+            target, draft, _depths(draft, prompts, sampling, grid, contexts), sampling, seconds, prefills, passes
+        )
         for name, draft in drafts.items()
     }
     # The target reads a prompt as fast whichever draft is measured, so that each context has one number for all.
@@ -170,7 +180,9 @@ def _curve(
     sampling: Sampling,
     seconds: float,
     prefills: dict[int, list[float]],
+    passes: Sequence[Mapping[int, Point]] | None = None,
 ) -> Curve:
+    passes = [{}] * len(depths) if passes is None else passes
     plain = target.decoder(None)
     decoders = {k: target.decoder(replace(draft, k=k)) for k in depths[0].ks}
     # Loading and the first passes of each shape belong to no curve.
@@ -188,7 +200,7 @@ def _curve(
                 depth.drafted.append((taken, (before + after) / 2))
                 before = after
         rounds, used = rounds + 1, now() - begun
-    each = tuple(_measured(depth, used) for depth in depths)
+    each = tuple(_measured(depth, used, known) for depth, known in zip(depths, passes, strict=True))
     return replace(each[0], depths=each)
 
 
@@ -199,18 +211,19 @@ def _plainly(
     taken, prefill_s = _steps(plain, prompt, sampling, 0, depth.spare)
     depth.plain += taken
     prefills.setdefault(depth.tokens, []).append(prefill_s)
-    return _point(0, taken).step_s
+    return point(0, taken).step_s
 
 
-def _measured(depth: _Depth, used: float) -> Curve:
-    plain = _point(0, depth.plain)
-    by_size: dict[int, list[Step]] = {}
-    for steps, around in depth.drafted:
-        for step in steps:
-            by_size.setdefault(step.proposed, []).append(_scaled(step, plain.step_s / around))
+def _measured(depth: _Depth, used: float, passes: Mapping[int, Point]) -> Curve:
+    """The curve at one depth; `passes` has the target's pass by proposals, in plain steps."""
+    plain = point(0, depth.plain)
     return Curve(
         plain=plain,
-        points=tuple(_point(size, by_size[size]) for size in sorted(by_size) if size in (0, *depth.ks)),
+        points=points(
+            scaled(depth.drafted, plain.step_s),
+            {size: _times(one, plain.step_s) for size, one in passes.items()},
+            depth.ks,
+        ),
         # Of plain steps, which lie as far after the prompt at each depth, so that depths keep their order.
         context=int(np.median([step.context for step in depth.plain])),
         measured_s=used,
@@ -218,15 +231,22 @@ def _measured(depth: _Depth, used: float) -> Curve:
     )
 
 
+def _times(one: Point, factor: float) -> Point:
+    return replace(one, draft_s=factor * one.draft_s, verify_s=factor * one.verify_s, rest_s=factor * one.rest_s)
+
+
+def _passes(curve: Curve) -> list[dict[int, Point]]:
+    """The target's pass by proposals at each depth, in plain steps."""
+    return [
+        {one.proposed: _times(one, 1 / depth.plain.step_s) for one in depth.points if one.proposed}
+        for depth in curve.depths
+    ]
+
+
 def _read_by(draft: DraftSpec, prompts: Sequence[Prompt]) -> list[Prompt]:
     if draft.method != "lookup":
         return list(prompts)
     return [replace(prompt, ids=(prompt.ids[len(prompt.ids) // 2 :] * 2)[-len(prompt.ids) :]) for prompt in prompts]
-
-
-def _scaled(step: Step, by: float) -> Step:
-    parts = {name: by * getattr(step, name) for name in ("draft_s", "verify_s", "sample_s", "rest_s")}
-    return replace(step, **parts)
 
 
 class _Enough(Exception):
@@ -255,19 +275,3 @@ def _steps(decoder: Decoder, prompt: Prompt, sampling: Sampling, k: int, spare: 
         (made,) = decoder.generate([prompt], short, on_step=keep)
         prefill_s = made.ttft_s
     return seen[1:], prefill_s
-
-
-def _point(proposed: int, steps: Sequence[Step]) -> Point:
-    parts = np.array([(step.draft_s, step.verify_s, step.sample_s + step.rest_s) for step in steps])
-    whole = parts.sum(axis=1)
-    middle = float(np.median(whole))
-    draft, verify, rest = np.median(parts, axis=0)
-    return Point(
-        proposed=proposed,
-        draft_s=float(draft),
-        verify_s=float(verify),
-        rest_s=float(rest),
-        n=len(steps),
-        spread=float(np.median(np.abs(whole - middle))) / middle,
-        context=int(np.median([step.context for step in steps])),
-    )

@@ -19,7 +19,7 @@ from specq.engines.base import Copies, LoadedTarget
 from specq.experiment.memory import gib
 from specq.experiment.plan import Plan
 from specq.experiment.schema import Experiment
-from specq.forecast import MOST_K, cost, making, measuring, predict
+from specq.forecast import MOST_K, cost, making, measuring, pooled, predict
 from specq.forecast.cost import Curve
 from specq.forecast.predict import Ranking, one_a_draft
 from specq.forecast.replay import Copied, Traced
@@ -113,6 +113,7 @@ def study(
             grid=cost.grid(max(ks)),
             contexts=depths,
             middle=int(np.median([len(prompt.ids) for prompt in plan.prompts])) + sampling.max_new_tokens // 2,
+            prober=pooled.prober(target, say),
         )
         ceilings(curves)
         curves_s, begun = now() - begun, now()

@@ -1,0 +1,102 @@
+"""From the steps that were measured to the points of a curve, each in plain steps.
+
+Few steps fit into some seconds, and a machine's speed moves within them, so no point stands on its own steps alone. A
+draft has one number for a drafted token: the median over all its steps of drafting by proposals. The target's pass over
+so many rows is measured apart, once for all drafts; a draft has one factor for it, by which its own weights, which push
+the target's out of the caches, make that slower.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import replace
+
+import numpy as np
+
+from specq.core.errors import Unsupported
+from specq.core.types import DraftSpec, Step
+from specq.engines.base import LoadedTarget
+from specq.forecast.cost import Point
+
+ENOUGH = 5
+"""Steps with proposals from which on a draft has a factor of its own; with fewer it is 1."""
+
+
+def prober(target: LoadedTarget, say: Callable[[str], None]) -> DraftSpec | None:
+    """The target's first layer as a draft: it costs little, and proposes at every step as many as are asked for."""
+    draft = DraftSpec(method="early_exit", layers=1, k=1)
+    try:
+        target.decoder(draft)
+    except Unsupported as error:
+        say(f"the target's passes are measured with each draft apart, since its first layer is none ({error})")
+        return None
+    return draft
+
+
+def point(proposed: int, steps: Sequence[Step]) -> Point:
+    """Medians of steps of one kind."""
+    parts = np.array([_parts(step) for step in steps])
+    whole = parts.sum(axis=1)
+    middle = float(np.median(whole))
+    draft, verify, rest = np.median(parts, axis=0)
+    return Point(
+        proposed=proposed,
+        draft_s=float(draft),
+        verify_s=float(verify),
+        rest_s=float(rest),
+        n=len(steps),
+        spread=float(np.median(np.abs(whole - middle))) / middle,
+        context=int(np.median([step.context for step in steps])),
+    )
+
+
+def scaled(steps: Iterable[tuple[Sequence[Step], float]], plain_s: float) -> list[Step]:
+    """Steps as they would have been where a plain step takes `plain_s`; each text comes with its own plain step."""
+    return [
+        replace(
+            step,
+            **{name: plain_s / around * getattr(step, name) for name in ("draft_s", "verify_s", "sample_s", "rest_s")},
+        )
+        for text, around in steps
+        for step in text
+    ]
+
+
+def points(steps: Sequence[Step], passes: Mapping[int, Point], sizes: Iterable[int]) -> tuple[Point, ...]:
+    """The points of a draft, rising in proposals.
+
+    Args:
+        steps: of the draft, in seconds of the machine at one speed.
+        passes: the target's pass by proposals, at the same speed; none: each size has the medians of its own steps.
+        sizes: the proposals that are wanted where `passes` is empty.
+    """
+    by_size: dict[int, list[Step]] = {}
+    for step in steps:
+        by_size.setdefault(step.proposed, []).append(step)
+    idle = [point(0, by_size[0])] if 0 in by_size else []
+    if not passes:
+        return (*idle, *(point(size, by_size[size]) for size in sorted(by_size) if size and size in sizes))
+    own = [step for step in steps if step.proposed]
+    known = [step for step in own if step.proposed in passes]
+    token = float(np.median([step.draft_s / step.proposed for step in own])) if own else 0.0
+    factor = (
+        float(np.median([step.verify_s / passes[step.proposed].verify_s for step in known]))
+        if len(known) >= ENOUGH
+        else 1.0
+    )
+    seen = sorted({step.proposed for step in known})
+    rests = [float(np.median([step.sample_s + step.rest_s for step in by_size[size]])) for size in seen]
+    made = []
+    for size in sorted(passes):
+        there = passes[size]
+        rest = float(np.interp(size, seen, rests)) if seen else there.rest_s
+        made.append(replace(there, draft_s=size * token, verify_s=factor * there.verify_s, rest_s=rest))
+    if len(known) >= ENOUGH:
+        whole = {one.proposed: one.step_s for one in made}
+        off = [abs(sum(_parts(step)) / whole[step.proposed] - 1) for step in known]
+        made = [replace(one, n=len(known), spread=float(np.median(off))) for one in made]
+    return (*idle, *made)
+
+
+def _parts(step: Step) -> tuple[float, float, float]:
+    return step.draft_s, step.verify_s, step.sample_s + step.rest_s
