@@ -7,11 +7,11 @@ https://prometheus.io/docs/instrumenting/exposition_formats/ gives it. A counter
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator
 from pathlib import Path
 
 from specq.core.errors import UserError
+from specq.engines.served import exposition
 from specq.imports.checks import check
 from specq.imports.entry import Entry, refusal, short
 from specq.imports.record import Flag, Imported, Said, derive_steps
@@ -27,10 +27,8 @@ _NEW, _PROMPT, _REQUESTS = "vllm:generation_tokens", "vllm:prompt_tokens", "vllm
 _TTFT, _E2E = "vllm:time_to_first_token_seconds_sum", "vllm:e2e_request_latency_seconds_sum"
 _RUNNING = "vllm:num_requests_running"
 _COUNTERS = (*_SPEC, _NEW, _PROMPT, _REQUESTS, _TTFT, _E2E)
-_SAMPLE = re.compile(r"([A-Za-z_:][\w:]*)\s*(?:\{(.*)\})?\s+(\S+)(?:\s+-?\d+)?\s*")
-_LABEL = re.compile(r'\s*([A-Za-z_]\w*)\s*=\s*"((?:[^"\\]|\\.)*)"\s*,?')
 
-Series = tuple[str, tuple[tuple[str, str], ...]]
+Series = tuple[str, exposition.Labels]
 
 
 class Scrape:
@@ -77,13 +75,12 @@ def _scrapes(path: Path) -> Iterator[Scrape]:
         if text.lstrip().startswith("#"):
             continue
         entry = Entry(path, line)
-        match = _SAMPLE.fullmatch(text.strip())
-        if match is None:
+        if (parts := exposition.split(text)) is None:
             raise entry.refuse(f"{short(text)} is no sample", 'known is: name{label="value"} number')
-        name, labels, value = match[1], match[2], match[3]
+        name, labels, value = parts
         if (known := _known(entry, name)) is None:
             continue
-        series = (known, _labels(entry, labels or ""))
+        series = (known, _labels(entry, labels))
         if scrape is None or series in scrape.values:
             if scrape is not None and scrape.drafts:
                 yield scrape
@@ -106,15 +103,10 @@ def _known(entry: Entry, name: str) -> str | None:
     return None
 
 
-def _labels(entry: Entry, text: str) -> tuple[tuple[str, str], ...]:
-    found, at = [], 0
-    while at < len(text):
-        match = _LABEL.match(text, at)
-        if match is None:
-            raise entry.refuse(f"the labels {short(text)}", 'known is {name="value",...}')
-        found.append((match[1], match[2]))
-        at = match.end()
-    return tuple(sorted(found))
+def _labels(entry: Entry, text: str) -> exposition.Labels:
+    if (found := exposition.labels(text)) is None:
+        raise entry.refuse(f"the labels {short(text)}", 'known is {name="value",...}')
+    return found
 
 
 def _between(path: Path, first: Scrape | None, last: Scrape) -> Iterator[Imported | Flag]:

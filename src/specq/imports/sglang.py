@@ -11,18 +11,15 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+from specq.engines.served.meta_info import ACCEPTED, HISTOGRAM, PROPOSED, STEPS
 from specq.imports.checks import check
 from specq.imports.entry import Entry, Object, finish
 from specq.imports.record import Flag, Imported, Said, by_position
 from specq.imports.source import objects
 
 SOURCE = "sglang"
-# Each quantity under the names that versions gave it, newest first.
-_ACCEPTED = ("spec_num_correct_drafts", "spec_accepted_drafts", "spec_accept_token_num")
-_PROPOSED = ("spec_num_proposed_drafts", "spec_proposed_drafts", "spec_draft_token_num")
-_HISTOGRAM = ("spec_correct_drafts_histogram", "spec_accept_histogram")
-_STEPS, _LENGTH, _RATE = "spec_verify_ct", "spec_accept_length", "spec_accept_rate"
-SPEC_KEYS = frozenset((*_ACCEPTED, *_PROPOSED, *_HISTOGRAM, _STEPS, _LENGTH, _RATE))
+_LENGTH, _RATE = "spec_accept_length", "spec_accept_rate"
+SPEC_KEYS = frozenset((*ACCEPTED, *PROPOSED, *HISTOGRAM, STEPS, _LENGTH, _RATE))
 
 
 def read(path: Path) -> Iterator[Imported | Flag]:
@@ -63,8 +60,8 @@ def _record(entry: Entry, meta: Object, usage: Object) -> Imported:
     new = count("completion_tokens")
     if new is None:
         entry.flag("missing_usage", "no completion_tokens in meta_info or usage")
-    accepted, proposed, steps = _first(entry, meta, _ACCEPTED), _first(entry, meta, _PROPOSED), count(_STEPS)
-    given = [name for name in _HISTOGRAM if meta.get(name) is not None]
+    accepted, proposed, steps = _first(entry, meta, ACCEPTED), _first(entry, meta, PROPOSED), count(STEPS)
+    given = [name for name in HISTOGRAM if meta.get(name) is not None]
     histogram = entry.counts(f"meta_info.{given[0]}", meta[given[0]]) if given else None
     record = Imported(
         source=SOURCE,
