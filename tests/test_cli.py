@@ -74,19 +74,24 @@ def test_the_exported_names_are_these() -> None:
         "distill_model",
         "doctor",
         "fetch_model",
+        "find_prefixes",
         "import_metrics",
         "list_models",
         "list_runs",
         "load_experiment",
         "load_recipe",
+        "make_workload",
         "measure_grid",
         "model_facts",
         "open_run",
         "plan_experiment",
+        "price_requests",
         "quantize_model",
+        "read_workload",
         "rebuild_report",
         "replay_files",
         "run_experiment",
+        "size_models",
         "start_experiment",
         "study_drafts",
         "study_grid",
@@ -102,22 +107,8 @@ def test_the_exported_names_are_these() -> None:
 def test_every_verb_has_help(capsys: pytest.CaptureFixture[str]) -> None:
     assert cli.main(["--help"]) == 0
     out = capsys.readouterr().out
-    for verb in (
-        "run",
-        "init",
-        "plan",
-        "quantize",
-        "audit",
-        "distill",
-        "import",
-        "doctor",
-        "report",
-        "show",
-        "ls",
-        "models",
-        "evals",
-        "version",
-    ):
+    verbs = "run init plan quantize audit distill size cost import doctor report show ls models evals version"
+    for verb in verbs.split():
         assert f"\n  {verb}" in out
         assert cli.main([verb, "--help"]) == 0
 

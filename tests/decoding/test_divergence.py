@@ -55,6 +55,16 @@ def test_a_position_has_another_kl_or_another_token_s_probability():
     assert found.agree.tolist() == [True, False, True]
 
 
+def test_padding_that_only_one_model_has_counts_as_tokens():
+    found = divergence(Scripted(BASE), Scripted(OTHER), (7,), TEXT)
+    more = torch.full((3, 2), 9.0)
+    for base, other in ((torch.cat([BASE, more], 1), OTHER), (BASE, torch.cat([OTHER, more], 1))):
+        wide = divergence(Scripted(base), Scripted(other), (7,), TEXT)
+        assert wide.kl.tolist() == found.kl.tolist()
+        assert wide.logprobs.tolist() == found.logprobs.tolist()
+        assert wide.agree.tolist() == found.agree.tolist()
+
+
 def test_a_record_rounds_away_what_a_near_lossless_change_moves():
     near = BASE + torch.tensor([3e-5, 0.0, 0.0, 0.0])
     found = divergence(Scripted(BASE), Scripted(near), (7,), TEXT)

@@ -171,7 +171,7 @@ def started(index, ids):
 @pytest.mark.parametrize("index", [NgramIndex(3, 1), SuffixIndex(1)], ids=["ngram", "suffix"])
 def test_a_proposal_is_not_what_followed(index):
     drafter = started(index, [5, 6, 7, 8, 9, 5, 6])
-    assert drafter.propose([5, 6, 7, 8, 9, 5, 6], 3) == ([7, 8, 9], None)
+    assert drafter.propose([5, 6, 7, 8, 9, 5, 6], 3) == ([7, 8, 9], None, True)
     assert drafter.propose([5, 6, 7, 8, 9, 5, 6], 1).ids == [7]
     drafter.commit([5, 6, 7, 8, 9, 5, 6, 7, 1])
     assert drafter.propose([5, 6, 7, 8, 9, 5, 6, 7, 1], 4).ids == []

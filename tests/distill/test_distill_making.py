@@ -16,25 +16,7 @@ from specq.core.errors import ConfigError, DiskFull, ModelError, PromptError, Sp
 from specq.distill import artifact, distill_model, making, shards, train, work, writing
 from specq.engines.hf import HFEngine
 
-TEMPLATE = (
-    "{% for m in messages %}<s>{{ m['role'][0] }}:{{ m['content'] }}</s>{% endfor %}"
-    "{% if add_generation_prompt %}<s>a:{% endif %}"
-)
 HOW: dict[str, Any] = {"tokens": 2500, "steps": 3, "minutes": 5}
-
-
-@pytest.fixture(scope="module")
-def target(tmp_path_factory: pytest.TempPathFactory, one_thread: None) -> Path:
-    """A tiny tied target with a chat template and settings of its own for generation."""
-    folder = tmp_path_factory.mktemp("target") / "tiny"
-    model: Any = tiny_models.make("qwen2", tie_word_embeddings=True)
-    # A flat law, in which what ends a text is rare: so there are texts, and each is another one.
-    model.model.norm.weight.data *= 0.2
-    model.get_input_embeddings().weight.data[[0, 2]] *= 0.1
-    tiny_models.save(folder, model, dtype=torch.bfloat16)
-    (folder / "chat_template.jinja").write_text(TEMPLATE)
-    (folder / "generation_config.json").write_text('{"eos_token_id": [2, 0], "top_k": 7}')
-    return folder
 
 
 @pytest.fixture(scope="module")
@@ -163,6 +145,9 @@ def test_prompts_of_a_file_are_not_answered(target: Path, tmp_path: Path) -> Non
         (["--layers", "2", "--texts", "nowhere.jsonl"], "nowhere.jsonl: no such file"),
         (["--layers", "2", "--prompts", "nowhere.jsonl"], "nowhere.jsonl: no such file"),
         (["--layers", "2", "--resume"], "no unfinished work"),
+        (["--layers", "2", "--vocabulary", "0"], "--vocabulary 0: allowed is 1 or more"),
+        (["--layers", "2", "--vocabulary", "3"], "--vocabulary 3: 4 ids are special or end a text and always stay"),
+        (["--layers", "2", "--vocabulary", "50"], "--vocabulary 50: the target has 50 ids; allowed is 5 to 49"),
         (["--layers", "2", "--texts", "few.jsonl"], r"few.jsonl: 35 tokens to learn, and one step of training takes"),
     ],
 )

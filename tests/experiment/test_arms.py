@@ -84,6 +84,20 @@ def test_a_draft_on_a_changed_target_brings_that_targets_plain_arm_with_it() -> 
     assert [id for id, arm in found.items() if arm.target != TargetSpec()] == ["w4#1", "lookup+w4#1"]
 
 
+def test_a_draft_of_another_model_by_a_recipe_is_made_of_the_experiments_target() -> None:
+    levers = {"small": {"kind": "model", "model": "org/small"}, "near": MIXED["self8"] | {"bits": None, "recipe": "r"}}
+    values = experiment([]).resolved() | {"levers": MIXED | levers}
+    found = {
+        arm.id: arm.draft
+        for run in ("near", "small + near", "small + self8")
+        for arm in arms(config.from_resolved(values | {"arms": {"run": [run]}}))
+        if arm.draft is not None
+    }
+    models = {id: draft.model for id, draft in found.items()}
+    # In memory "self" is the arm's own target, whichever that is.
+    assert models == {"near#1": "self", "near+small#1": "org/small", "self8+small#1": "self"}
+
+
 def test_two_levers_of_one_kind_are_refused_in_one_arm() -> None:
     with pytest.raises(ConfigError, match='"lookup \\+ self8" has two levers of kind draft'):
         mixed("lookup + self8")

@@ -61,6 +61,34 @@ def test_defaults_of_quantized_weights_and_drafts_are_filled_in(file: Path) -> N
     assert levers["lookup"].change(TargetSpec()) == TargetSpec()
 
 
+def test_a_lever_forgets_what_another_one_changed(file: Path) -> None:
+    levers = config.load(
+        file, ['levers.other={kind="model", model="x"}', 'levers.c={kind="kv_cache", type="q8"}']
+    ).levers
+    whole = TargetSpec(source="x", recipe="w4.toml", kv_cache="q8")
+    for order in (("other", "w4", "c"), ("c", "w4", "other"), ("w4", "c", "other")):
+        found = TargetSpec()
+        for name in order:
+            found = levers[name].change(found)
+        assert found == whole
+    assert whole.weights == TargetSpec(source="x", recipe="w4.toml")
+
+
+def test_a_lookup_before_a_draft_copies_what_is_short_or_does_not_reach_the_draft(file: Path) -> None:
+    keys = 'kind="draft", method="model", model="x", lookup_first=true'
+    asked = {"a": keys, "b": f'{keys}, match="suffix"', "c": f"{keys}, max_ngram=9, min_ngram=4"}
+    levers = config.load(file, [f"levers.{name}={{{own}}}" for name, own in asked.items()]).levers
+    found = {name: draft for name in asked if (draft := levers[name].draft()) is not None}
+    assert [(one.match, one.max_ngram, one.min_ngram) for one in found.values()] == [
+        *(("ngram", 5, 3), ("suffix", 3, 3), ("ngram", 9, 4))
+    ]
+    assert all(one.lookup_first and one.rule == "rejection" for one in found.values())
+    # One model serves them all, and a draft alone too.
+    assert {one.proposer for one in found.values()} == {DraftSpec(method="model", model="x", k=1)}
+    assert found["c"].lookup == DraftSpec(method="lookup", k=4, max_ngram=9, min_ngram=4)
+    assert config.load(file, ['levers.a={kind="draft", method="model", model="x", lookup_first=false}'])
+
+
 def test_a_threshold_does_not_reach_the_draft(file: Path) -> None:
     text = 'levers.l={kind="draft", method="lookup", rule="lossy_threshold", threshold=0.3}'
     draft = config.load(file, [text]).levers["l"].draft()
@@ -82,7 +110,17 @@ def test_a_recipe_is_found_beside_the_file(file: Path) -> None:
             "levers.early.model=x",
             'model: method = "early_exit" does not read it, allowed is method, k, rule, threshold, layers',
         ),
-        ("levers.small.max_ngram=3", "max_ngram: method"),
+        ("levers.small.max_ngram=3", 'max_ngram: method = "model" reads it with lookup_first = true'),
+        ("levers.lookup.lookup_first=true", 'lookup_first: method = "lookup" does not read it'),
+        ('levers.w={kind="quantize", recipe="r.toml", lookup_first=true}', 'lookup_first: kind = "quantize" does not'),
+        (
+            'levers.d={kind="draft",method="early_exit",layers=1,match="suffix"}',
+            'match: method = "early_exit" reads it',
+        ),
+        (
+            'levers.d={kind="draft",method="model",model="x",lookup_first=true,min_ngram=6}',
+            "min_ngram = 6: allowed is 1 to max_ngram (5)",
+        ),
         ('levers.new={kind="draft", method="model"}', "[levers.new] model is missing"),
         ('levers.new={kind="draft", method="early_exit"}', "layers is missing"),
         ('levers.new={kind="draft"}', '[levers.new] method is missing: give "model", "lookup", "early_exit"'),
@@ -104,6 +142,13 @@ def test_a_recipe_is_found_beside_the_file(file: Path) -> None:
         ('levers.w={kind="quantize", recipe="r.toml", model="w"}', "give either recipe"),
         ('levers.w={kind="quantize", recipe="r.toml", k=2}', 'k: kind = "quantize" does not read it'),
         ('levers.w={kind="quantize", recipe="r.toml", prefill="fast"}', 'allowed is "dense", "packed"'),
+        ('levers.m={kind="model"}', 'model is missing: kind = "model" needs it'),
+        ('levers.m={kind="model", model="self"}', 'model = "self": that is the target itself'),
+        (
+            'levers.m={kind="model", model="x", recipe="r.toml"}',
+            'recipe: kind = "model" does not read it, allowed is model',
+        ),
+        ('levers.m={kind="prompt"}', 'kind = "prompt": not in this version, allowed is "draft", "quantize"'),
         ('levers.c={kind="kv_cache"}', 'type is missing: kind = "kv_cache" needs it'),
         ('levers.c={kind="kv_cache", type="q5"}', 'type = "q5": allowed is "q8", "q4"'),
         ("levers.small.bits=8", 'bits: allowed is model = "self"'),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -13,7 +14,7 @@ import pytest
 from specq.engines.hf import HFEngine
 from specq.experiment import config, plan
 from specq.experiment.sizes import PlannedModel
-from specq.models import facts, refs
+from specq.models import facts, kept, refs
 from specq.quantize import artifact, dense, recipes
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "quantize"))
@@ -112,6 +113,26 @@ def test_a_draft_that_is_its_target_holds_or_reads_other_bytes_than_planned(
     )
     kernels = "".join(target.loaded_draft(draft).notes)
     assert bool(made.arms[-1].no_kernel) == ("no kernel here" in kernels)
+
+
+@pytest.mark.parametrize("tied", [True, False])
+@pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
+def test_a_draft_that_keeps_some_ids_is_planned_with_its_whole_head(
+    folder_of: Callable[..., Path], tmp_path: Path, tied: bool, dtype: str
+) -> None:
+    folder = folder_of("llama", tie_word_embeddings=tied, **SIZES)
+    shutil.copytree(folder, tmp_path / "floats")
+    packed_folders.write(tmp_path / "packed", bits=8, ignore=(), tie_word_embeddings=False)
+    target = HFEngine(device="cpu", dtype=dtype).open(str(folder))
+    for name in ("floats", "packed"):
+        kept.write(tmp_path / name, range(0, 50, 2), 50)
+        made = planned(folder, {"few": self_draft(model=str(tmp_path / name))}, dtype=dtype)
+        assert made.arms[-1].draft is not None
+        told = target.describe_draft(made.arms[-1].draft)
+        assert told is not None
+        # Half the head's bytes are more than that.
+        assert draft_of(made).weight_bytes == pytest.approx(told["weight_bytes"], abs=600)
+        assert draft_of(made).bytes_per_token() == pytest.approx(told["bytes_per_token"], abs=600)
 
 
 def test_a_target_that_drafts_for_itself_adds_weights(folder_of: Callable[..., Path]) -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import dataclasses
+
 import numpy as np
 import pytest
 
@@ -100,3 +102,37 @@ def test_a_lookup_that_found_nothing_at_a_depth_still_has_seconds_there() -> Non
     silent = curve(point(0, 0.0, 1.5), plain_s=1.5, context=300)
     found = deep(NEAR, silent).step_s(4, [300])[0]
     assert found[4] == pytest.approx(2.4 + 0.5)
+
+
+def first(own: Curve, copies: Curve) -> Curve:
+    return dataclasses.replace(own, copies=copies)
+
+
+DRAFTED = curve(point(1, 1.2, 1.0), point(4, 4.8, 1.2))
+
+
+def test_a_copied_step_costs_what_a_drafted_one_does_or_seconds_of_other_minutes() -> None:
+    # The machine was half as fast while the lookup was measured.
+    copies = curve(point(1, 0.02, 2.0), point(4, 0.04, 2.8), plain_s=2.0)
+    found = first(DRAFTED, copies).copied_parts(4)
+    assert found["draft"][[1, 4]] == pytest.approx([0.01, 0.02])
+    assert found["verify"][[0, 1, 4]] == pytest.approx([1.0, 1.0, 1.4])
+    far = curve(point(1, 0.04, 4.0), point(4, 0.08, 5.6), plain_s=3.0, context=300)
+    both = deep(NEAR, FAR)
+    joined = first(both, deep(dataclasses.replace(copies, context=100), far)).copied_parts(4, [100, 300])
+    assert joined["verify"][:, 4] == pytest.approx([2.8 / 2, 5.6 * 1.5 / 3])
+
+
+def test_a_lookup_that_never_copied_while_it_was_measured_verifies_for_nothing() -> None:
+    # Its only points are plain steps; what verifying four tokens takes is known from the draft.
+    found = first(DRAFTED, curve(point(0, 0.0, 1.0))).copied_parts(4)
+    assert (found["draft"] == 0).all()
+    assert found["verify"][4] == pytest.approx(1.2)
+
+
+def test_a_slow_draft_after_a_lookup_that_can_win_is_called_hopeless() -> None:
+    assert DRAFTED.why_hopeless(4)
+    found = first(DRAFTED, curve(point(1, 0.0, 1.0), point(4, 0.0, 1.25)))
+    assert found.ceiling(4) == pytest.approx(5 / 1.25)
+    assert found.why_hopeless(4) == ""
+    assert [name for name, _ in cost.named({"d": found, "e": DRAFTED})] == ["d", "d, copied", "e"]

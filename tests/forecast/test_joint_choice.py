@@ -10,7 +10,7 @@ from specq.core.errors import ConfigError
 from specq.experiment.arms import arms
 from specq.experiment.config import from_resolved
 from specq.experiment.schema import Experiment
-from specq.forecast import joint_live, of_file, scale
+from specq.forecast import joint_live, joint_plan, of_file, scale
 from specq.report.forecast_grid import BASELINE, GridCell
 
 LOOKUP = {"kind": "draft", "method": "lookup", "k": 4}
@@ -96,6 +96,21 @@ def test_targets_are_dropped_in_silence_where_drafts_alone_are_asked() -> None:
     assert any("w4 change the target" in note for note in found.notes)
     assert of_file.changes_target(asked(near=LOOKUP, w4=W4))
     assert not of_file.changes_target(asked(near=LOOKUP, c8=CACHE))
+
+
+def test_another_model_is_no_target_of_the_grid_or_of_its_live_run() -> None:
+    small = {"kind": "model", "model": "small"}
+    experiment = asked(small=small, w4=W4, lookup=LOOKUP)
+    assert of_file.changes_target(asked(small=small, near=LOOKUP))
+    found = of_file.ask(experiment, targets=True)
+    assert (found.targets, found.drafts) == (("small", "w4"), ("lookup",))
+    whole = joint_plan.with_arms(found.experiment, ["each", "small + lookup"])
+    keys = {arm.id: joint_plan.key(arm, whole) for arm in arms(whole)}  # type: ignore[arg-type]
+    assert keys["small#1"] == ("small", None)
+    assert keys["lookup+small#1"] == ("small", "lookup")
+    made = joint_live.experiment(found.experiment, [cell("small", None, 2.0), cell("small", "lookup", 2.4)])
+    assert [arm.id for arm in arms(made)][2:] == ["small#1", "lookup_k4+small#1"]
+    assert arms(made)[3].target.source == "small"
 
 
 def test_the_best_cell_runs_without_the_arms_that_it_is_held_against() -> None:

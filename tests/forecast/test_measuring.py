@@ -246,3 +246,15 @@ def test_contexts_that_were_asked_for_are_kept_in_order_and_once() -> None:
 def test_contexts_that_no_model_reads_are_refused_with_those_that_it_does(asked: tuple[int, ...], says: str) -> None:
     with pytest.raises(ConfigError, match=says):
         contexts(asked, [40, 80])
+
+
+def test_a_lookup_before_a_draft_is_measured_as_one_of_the_two() -> None:
+    target: Any = FakeTarget()
+    draft = DraftSpec(method="early_exit", k=4, layers=1, lookup_first=True)
+    found = measuring.measure(target, {"d": draft}, [prompt(6)], Sampling(), grid=(1, 4), seconds=0.0)["d"]
+    assert found.copies is not None
+    assert [one.proposed for one in found.points] == [one.proposed for one in found.copies.points]
+    asked = [spec for spec in target.specs if spec is not None]
+    assert {(one.method, one.lookup_first) for one in asked} == {("early_exit", False), ("lookup", False)}
+    # The lookup alone reads prompts that repeat themselves.
+    assert {len(set(ids)) for ids in target.read()} == {3, 6}

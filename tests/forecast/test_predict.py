@@ -185,3 +185,22 @@ def test_answers_of_one_token_leave_no_hole_in_the_intervals_of_the_others() -> 
     ]
     assert (alone.low, alone.high) == (None, None)
     assert np.isnan(alone.p_faster)
+
+
+def test_a_copied_step_is_paid_as_a_drafted_one_or_the_other_way_round() -> None:
+    # Every second start is copied whole; a drafted step takes 3 plain steps, a copied one a half more than one.
+    total, k = 21, 3
+    proposed = np.where(np.arange(total) % 2 == 1, 32, 0)
+    copied = Copied(matched=np.where(proposed > 0, 1, 0), proposed=proposed, elsewhere=text(np.zeros(total)))
+    both = dataclasses.replace(curve(3.0), copies=curve(1.5))
+    found = predict.rank({"d": [copied] * 3}, {"d": both}, ks=(k,), rules=("rejection",)).forecasts[0]
+    # From token 1 on each step copies one right token and emits two, so that each begins at an odd token. The last
+    # proposes nothing more than the text has left: one plain step.
+    assert found.tokens_per_step == pytest.approx(2.0)
+    assert found.speedup == pytest.approx((total - 1) / (10 * 1.5))
+    shifted = dataclasses.replace(copied, proposed=np.roll(proposed, 1), matched=np.roll(copied.matched, 1))
+    slow = predict.rank({"d": [shifted] * 3}, {"d": both}, ks=(k,), rules=("rejection",)).forecasts[0]
+    # Drafted at token 1, where nothing is right; from token 2 on copied.
+    assert slow.speedup < found.speedup
+    parts = predict.step_parts(copied, both, k, 7)
+    assert parts["verify"][:, k].tolist() == [3.0, 1.5] * 10 + [3.0]

@@ -121,7 +121,9 @@ def test_steps_start_where_an_enumeration_of_all_outcomes_has_them(rule: Rule) -
 def test_starts_add_up_to_the_steps_their_cost_and_the_tokens_of_the_text(stops: float | None) -> None:
     rng, k = np.random.default_rng(6), 5
     several = [text(rng, total, stops=stops) for total in (23, 1, 7, 2, 0)]
-    several.append(Copied(matched=np.array([0, 2, 0, 1, 4, 0, 0, 0]), proposed=np.array([0, 3, 1, 2, 4, 0, 9, 9])))
+    proposed, matched = np.array([0, 3, 1, 2, 4, 0, 9, 9]), np.array([0, 2, 0, 1, 4, 0, 0, 0])
+    several.append(Copied(matched=matched, proposed=proposed))
+    several.append(Copied(matched=matched, proposed=proposed, elsewhere=text(rng, 8, stops=stops)))
     costs = [rng.uniform(1, 2, (len(one), k + 1)) for one in several]
     counts, sums = replay.steps(several, k).mean, replay.summed(several, costs).mean
     for row, rule in enumerate(EXACT_RULES):
@@ -138,3 +140,26 @@ def test_a_cost_by_position_is_taken_where_the_step_starts_and_not_where_it_ends
     one = Traced(p=np.full(8, 0.5), q=np.full(8, 0.5), hit=np.ones(8))
     cost = np.arange(8.0)[:, None] * 10 + np.arange(4.0)
     assert replay.summed([one], [cost]).mean[0, 0, 2] == pytest.approx((10 + 3) + (50 + 2))
+
+
+def test_a_lookup_before_a_draft_has_its_law_where_it_copies_and_the_drafts_elsewhere() -> None:
+    rng = np.random.default_rng(8)
+    several = []
+    for total in (23, 1, 6, 40):
+        proposed = np.where(rng.random(total) < 0.4, 32, 0)
+        matched = np.where(proposed > 0, rng.integers(0, 6, total), 0)
+        several.append(Copied(matched=matched, proposed=proposed, elsewhere=text(rng, total)))
+    found = replay.steps(several, 6)
+    for place, one in enumerate(several):
+        other = one.elsewhere
+        assert other is not None
+        for row, rule in enumerate(EXACT_RULES):
+            for k in (1, 3, 6):
+                twin = law.steps(rule, other.p, other.q, other.hit, k, (one.proposed, one.matched))
+                assert found.mean[place, row, k - 1] == pytest.approx(twin[0], abs=1e-9)
+                assert found.variance[place, row, k - 1] == pytest.approx(twin[1], abs=1e-7)
+
+
+def test_a_lookup_and_a_draft_of_two_texts_are_joined() -> None:
+    with pytest.raises(ValueError, match=r"elsewhere 4: all must be of one text"):
+        Copied(matched=np.zeros(5), proposed=np.zeros(5), elsewhere=text(np.random.default_rng(1), 4))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import tomllib
 
@@ -15,6 +16,7 @@ from specq.forecast.settings import Way
 MODEL = DraftSpec(method="model", model="org/small", k=4)
 LOOKUP = DraftSpec(method="lookup", k=4, rule="greedy_draft", max_ngram=5, min_ngram=2)
 SELF = DraftSpec(method="model", model="self", bits=4, k=1)
+FIRST = DraftSpec(method="model", model="org/small", k=4, lookup_first=True, max_ngram=7, min_ngram=4)
 
 
 def ways(draft: DraftSpec, k: int = 3, rule: Rule = "rejection") -> dict[str, Way]:
@@ -89,3 +91,15 @@ def test_a_draft_by_a_recipe_is_pasted_without_it_or_as_a_model_that_others_can_
     assert "specq quantize org/big --recipe r.toml" in found["vllm"].why_not
     of_other = ways(DraftSpec(method="model", model="org/small", recipe="r.toml", k=1))["llama.cpp"]
     assert (of_other.paste, "specq quantize org/small --recipe r.toml" in of_other.why_not) == ("", True)
+
+
+def test_a_lookup_before_a_draft_is_lost_or_pasted_into_an_engine_that_has_none() -> None:
+    found = ways(FIRST)
+    lever = Lever(**tomllib.loads(found["specq"].paste)["levers"]["d"])
+    assert lever.draft() == dataclasses.replace(FIRST, k=3)
+    suffix = dataclasses.replace(FIRST, match="suffix", max_ngram=3)
+    assert Lever(**tomllib.loads(ways(suffix)["specq"].paste)["levers"]["d"]).draft() == dataclasses.replace(
+        suffix, k=3
+    )
+    for name in ("vllm", "llama.cpp", "transformers", "mlx-lm"):
+        assert (found[name].paste, found[name].rule, bool(found[name].why_not)) == ("", None, True)

@@ -24,6 +24,8 @@ DRAFTS = {
     "lookup": DraftSpec(method="lookup", k=4, rule="greedy_draft"),
     "early": DraftSpec(method="early_exit", layers=2, k=4),
     "self8": DraftSpec(method="model", model="self", bits=8, k=4),
+    "early_lookup": DraftSpec(method="early_exit", layers=2, k=4, lookup_first=True, max_ngram=4, min_ngram=2),
+    "self8_lookup": DraftSpec(method="model", model="self", bits=8, k=4, lookup_first=True, match="suffix"),
 }
 GREEDY = Sampling(max_new_tokens=40, ignore_eos=True)
 WARM = dataclasses.replace(GREEDY, temperature=0.7, seed=5)
@@ -39,11 +41,12 @@ def test_greedy_step_counts_equal_the_live_ones_prompt_by_prompt(target_of: Call
         assert replay.steps(texts, k).mean[:, row, k - 1].tolist() == [len(one.steps) for one in live]
 
 
+@pytest.mark.parametrize("name", ["early", "early_lookup"])
 @pytest.mark.parametrize("rule", EXACT_RULES)
 def test_sampled_step_counts_are_those_expected_on_the_text_that_the_live_arm_emitted(
-    target_of: Callable[..., Any], rule: str
+    target_of: Callable[..., Any], rule: str, name: str
 ) -> None:
-    target, early = target_of("llama"), dataclasses.replace(DRAFTS["early"], rule=rule, k=3)  # type: ignore[arg-type]
+    target, early = target_of("llama"), dataclasses.replace(DRAFTS[name], rule=rule, k=3)  # type: ignore[arg-type]
     live = target.decoder(early).generate(PROMPTS, WARM)
     texts = study.read(target, {"early": early}, PROMPTS, live, WARM)["early"]
     found, at = replay.steps(texts, 3), (slice(None), EXACT_RULES.index(rule), 2)  # type: ignore[arg-type]
@@ -119,6 +122,9 @@ def test_the_whole_study_ranks_validates_and_splits_the_gap(
         (["self:5"], '"self:5" is no draft'),
         (["early_exit:x"], "is no draft"),
         (["lookup:trie"], "is no draft"),
+        (["lookup+lookup"], "a lookup goes before another draft"),
+        (["self:8+lookup:trie"], '"self:8\\+lookup:trie" is no draft'),
+        (["self:8+lookup", "self:8+lookup"], "given twice"),
         ([" "], "is no draft"),
     ],
 )
@@ -142,6 +148,12 @@ def test_each_word_becomes_the_lever_that_an_experiment_would_have() -> None:
     ]
     assert (made.levers["self4"].bits, made.levers["self4"].group_size, made.levers["early_exit7"].layers) == (4, 32, 7)
     assert made.levers["lookup_suffix"].match == "suffix"
+    after = ask("m", ["org/draft+lookup", "early_exit:7+lookup:suffix", "self:4+lookup", "self:4"], Path("p")).levers
+    assert list(after) == ["draft_lookup", "early_exit7_lookup_suffix", "self4_lookup", "self4"]
+    assert [(one.lookup_first, one.match, one.min_ngram) for one in after.values()] == [
+        *((True, "ngram", 3), (True, "suffix", 3), (True, "ngram", 3), (None, None, None))
+    ]
+    assert (after["draft_lookup"].model, after["self4_lookup"].bits) == ("org/draft", 4)
 
 
 def test_values_out_of_range_are_refused_in_words() -> None:

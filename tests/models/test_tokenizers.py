@@ -8,7 +8,7 @@ from model_files import TEMPLATE, WORDS, llama_folder, word_tokenizer
 from specq.core import hashes
 from specq.core.errors import ModelError, PromptError, TokenizerMismatch
 from specq.models.refs import resolve
-from specq.models.tokenizers import compare, load, render
+from specq.models.tokenizers import compare, difference, load, render
 
 MESSAGES = [{"role": "user", "content": "hello world"}]
 
@@ -35,6 +35,11 @@ def test_token_that_only_one_knows_is_refused_although_the_rows_agree():
         compare(word_tokenizer([*WORDS, "c"]), word_tokenizer(), target_vocab=16, draft_vocab=16)
     with pytest.raises(TokenizerMismatch, match="id 12 is no token in the target and 'c' in the draft"):
         compare(word_tokenizer(), word_tokenizer([*WORDS, "c"]))
+
+
+def test_tokens_that_agree_are_told_apart_by_their_bos():
+    assert difference(word_tokenizer(), word_tokenizer(bos_token="user")) is None
+    assert difference(word_tokenizer(), word_tokenizer([*WORDS, "c"])) == (12, "no token", "'c'")
 
 
 def test_added_token_is_compared_too():

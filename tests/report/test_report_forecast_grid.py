@@ -16,10 +16,11 @@ from specq import report
 from specq.core.records import Generated, Record
 from specq.report import page
 from specq.report.forecast_file import FILE
-from specq.report.forecast_grid import BASELINE, Beside, GridCell, GridReport
+from specq.report.forecast_grid import BASELINE, Beside, GridCell, GridReport, of_run
+from specq.report.forecast_grid_layout import lines
 from specq.report.layout import sections
 from specq.report.measures import Measure
-from specq.report.runfile import load
+from specq.report.runfile import RunFile, load
 
 TITLE = "Forecast: targets and drafts"
 
@@ -72,6 +73,15 @@ def grid(found: report.Report) -> GridReport:
     assert found.forecast is not None
     assert found.forecast.grid is not None
     return found.forecast.grid
+
+
+def test_another_model_goes_unnamed_among_the_targets() -> None:
+    lever = {"kind": "model", "model": "made/tiny-4"}
+    info = quantized_info(levers={"small": lever, "w4": {"kind": "quantize", "recipe": "r"}})
+    run = RunFile(folder=Path(), info=info, records=(), outputs=(), torn={}, losses=(), done=True)
+    found = of_run(run, [], [], [row("small", None, 1.7, 250)])
+    assert found is not None
+    assert next(iter(lines(found))) == "small is another model in the target's place: made/tiny-4."
 
 
 def test_a_cell_shows_another_arms_speed_or_a_forecast_passes_for_a_measurement(tmp_path: Path) -> None:

@@ -243,6 +243,7 @@ def patch_parent(setter: Any, *, fork: bool = True) -> None:
     setter(inputs, "make_plan", fake_plan)
     setter(inputs, "device_name", lambda experiment: "fake device")
     setter(inputs, "evals", lambda plan: {})
+    setter(inputs, "readings", lambda plan: {})
     setter(inputs, "models", lambda plan: {"target fake": {"weights_sha256": "00"}})
 
 

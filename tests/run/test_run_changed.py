@@ -38,6 +38,7 @@ def info() -> dict[str, Any]:
         "models": {"target m": {"weights_sha256": "w", "template_sha256": "t", "folder": "~/m"}},
         "prompts": [prompt("p0"), prompt("p1", messages=[{"role": "user", "content": "Q?"}])],
         "evals": {"own": an_eval("slow.py:score"), "easy": an_eval("arc_easy: acc")},
+        "readings": {"s": {"other_tokens": "id 4", "prompts": [prompt("p0"), prompt("p1")], "evals": {"own": {}}}},
         "quantized": {"r.toml of m": "k"},
         "quantized_from": {"r.toml of m": {"recipe": "r.toml", "settings": settings, "text_sha256": "x"}},
     }
@@ -80,6 +81,10 @@ def template(made: dict[str, Any]) -> None:
             ['batch_size of eval "own": 8 -> 1, as this version of specq asks the engine'],
         ),
         (lambda made: made["evals"].pop("easy"), ['the eval "easy", which is not asked for now']),
+        (
+            lambda made: made["readings"]["s"]["prompts"][0].update(ids=[9]),
+            ["how s reads prompts and items: its tokenizer or chat template, or run.json was edited"],
+        ),
         (lambda made: made["prompts"][0].update(text="x"), ["p.jsonl (workload.prompts): 1 prompt differs, first p0"]),
         (lambda made: made["prompts"].reverse(), ["p.jsonl (workload.prompts): the order of its prompts"]),
         (
@@ -113,6 +118,10 @@ def test_a_changed_input_passes_or_is_named_as_another(edit: Edit, says: list[st
 
 
 def test_a_run_of_an_older_version_is_refused_for_what_it_did_not_record() -> None:
+    then, now = info(), info()
+    del then["readings"], now["readings"]
+    now["readings"] = {}
+    assert changed.inputs(then, now) == []
     then = info()
     del then["quantized_from"]
     assert changed.inputs(then, info()) == []

@@ -11,7 +11,20 @@ import typer
 from typer.exceptions import TyperException
 
 import specq
-from specq.cli import distilling, drafting, evaluating, importing, quantizing, replaying, starting, usage
+from specq.cli import (
+    costing,
+    distilling,
+    drafting,
+    evaluating,
+    importing,
+    labbing,
+    quantizing,
+    replaying,
+    sizing,
+    starting,
+    usage,
+    workloading,
+)
 from specq.cli.options import File, Gate, GateArm, Json, Out, Revision, RunArgument, Set, Smoke
 from specq.core.errors import ConfigError, RunFailed, SpecqError
 from specq.run.catalog import DEFAULT_OUT
@@ -29,6 +42,7 @@ app = typer.Typer(
 models = typer.Typer(help="Built-in models, and the facts of any model.", rich_markup_mode=None, no_args_is_help=True)
 app.add_typer(models, name="models")
 app.add_typer(evaluating.app, name="evals")
+app.add_typer(labbing.app, name="lab")
 
 
 @app.command()
@@ -97,6 +111,9 @@ app.command()(replaying.replay)
 app.command()(quantizing.quantize)
 app.command()(quantizing.audit)
 app.command()(distilling.distill)
+app.command()(sizing.size)
+app.command()(workloading.workload)
+app.command()(costing.cost)
 app.command("import")(importing.import_)
 
 

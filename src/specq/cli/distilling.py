@@ -31,6 +31,9 @@ def distill(
     temperature: Annotated[float, typer.Option("--temperature", help="Of the texts and of the laws.")] = 1.0,
     tokens: Annotated[int | None, typer.Option("--tokens", help="Sample so many, whatever the time.")] = None,
     steps: Annotated[int | None, typer.Option("--steps", help="Train so many, whatever the time.")] = None,
+    vocabulary: Annotated[
+        int | None, typer.Option("--vocabulary", metavar="N", help="Draft with the N most frequent ids alone.")
+    ] = None,
     seed: Annotated[int, typer.Option("--seed", help="Of texts and of their order.")] = 0,
     resume: Annotated[bool, typer.Option("--resume", help="Go on with what is unfinished.")] = False,
     revision: Revision = None,
@@ -54,6 +57,7 @@ def distill(
             seed=seed,
             tokens=tokens,
             steps=steps,
+            vocabulary=vocabulary,
             resume=resume,
             revision=revision,
             on_progress=on_progress,
@@ -101,6 +105,14 @@ def rows(made: Distilled) -> Iterator[tuple[str, str]]:
     curve = training["curve"]
     if curve:
         yield f"loss ({made.recipe['loss']})", f"{curve[0][2]:.3f} at step {curve[0][0]}, {curve[-1][2]:.3f} at the end"
+    if (kept := made.vocabulary) is not None:
+        yield (
+            "ids it proposes from",
+            f"{kept['ids']} of {kept['rows']}: {kept['always']} special or ending a text, the others the most frequent "
+            f"of the texts, which have {kept['seen']}",
+        )
+        yield "the target's mass on others", f"{_interval(kept['mass_lost'])}: the overlap is at most 1 less that"
+        yield "overlap with these ids", f"{_interval(kept['overlap'])}; by them {_interval(kept['overlap_gain'])}"
     yield "multiply-adds a token", _ratio(made.cost["multiply_adds"])
     yield "bytes read a token", _ratio(made.cost["bytes"])
 
@@ -111,4 +123,5 @@ def _interval(found: Mapping[str, Any]) -> str:
 
 
 def _ratio(both: Mapping[str, Any]) -> str:
-    return f"{both['draft'] / 1e6:.1f} M, {both['ratio']:.3f} of the target's {both['target'] / 1e6:.1f} M"
+    whole = f" ({both['whole_head'] / 1e6:.1f} M with its whole head)" if "whole_head" in both else ""
+    return f"{both['draft'] / 1e6:.1f} M{whole}, {both['ratio']:.3f} of the target's {both['target'] / 1e6:.1f} M"

@@ -10,7 +10,7 @@ from typing import Any
 from rich.console import RenderableType
 
 from specq.cli.views import table, text
-from specq.forecast import settings
+from specq.forecast import cost, settings
 from specq.forecast.cost import Curve
 from specq.forecast.predict import Forecast
 from specq.forecast.study import Study
@@ -25,7 +25,7 @@ SHOWN = 12
 def ceilings(curves: Mapping[str, Curve], most: int) -> Iterator[RenderableType]:
     """Before anything is generated: what each draft could reach with every token right, and what it must reach."""
     rows = []
-    for name, curve in curves.items():
+    for name, curve in cost.named(curves):
         for depth in curve.depths or (curve,):
             for point in depth.points:
                 k = point.proposed
@@ -207,7 +207,8 @@ def _compatible(found: Study) -> Iterator[tuple[str, ...]]:
         own = found.described.get(name)
         read = NOTHING if own is None else f"{100 * own['bytes_per_token'] / whole:.0f} %"
         same = "the target's" if draft.method != "model" or draft.model == "self" else "same tokens"
-        yield name, draft.method, same, NOTHING if own is None else size(own["weight_bytes"]), read
+        method = f"{draft.method} after lookup" if draft.lookup_first else draft.method
+        yield name, method, same, NOTHING if own is None else size(own["weight_bytes"]), read
 
 
 def _forecast(one: Forecast) -> tuple[str, ...]:

@@ -41,7 +41,10 @@ def drafts(
     ],
     draft: Annotated[
         list[str] | None,
-        typer.Argument(metavar="DRAFT...", help="A model, lookup, lookup:suffix, early_exit:N, self:8 or self:4."),
+        typer.Argument(
+            metavar="DRAFT...",
+            help="A model, lookup, lookup:suffix, early_exit:N, self:8 or self:4; X+lookup copies from the text first.",
+        ),
     ] = None,
     prompts: Annotated[
         Path | None, typer.Option("--prompts", metavar="FILE", help="What the target is asked (JSONL).")
@@ -100,8 +103,8 @@ def drafts(
         )
     if measure is not None:
         raise ConfigError(
-            f"--measure {measure}: it chooses among targets and drafts, and there is no lever of kind quantize; leave "
-            "it out (the best two drafts are run)"
+            f"--measure {measure}: it chooses among targets and drafts, and there is no lever of kind quantize or "
+            "model; leave it out (the best two drafts are run)"
         )
     _drafts(asked, most, depths, live=live, out=out, json=json)
 

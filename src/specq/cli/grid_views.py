@@ -17,7 +17,7 @@ from specq.report.forecast_grid import Beside, GridReport
 from specq.report.interplay import Interplay
 from specq.report.plain import plain
 from specq.report.words import ratio
-from specq.run.provenance import tidy
+from specq.run.provenance import hide_home, tidy
 
 
 def of_target(target: str, parts: Iterable[RenderableType]) -> Iterator[RenderableType]:
@@ -59,7 +59,9 @@ def outcome(found: Grid, beside: GridReport | None, folder: Path | None) -> Iter
 def unmeasured(found: Grid) -> GridReport:
     """The grid as its report shows it, with no cell measured."""
     cells = (Beside(cell=one, speedup=None, quality={}, interplay=None, verdict="") for one in found.cells)
-    return GridReport(cells=tuple(cells))
+    levers = found.experiment.levers.items()
+    models = {name: str(hide_home(lever.model)) for name, lever in levers if lever.kind == "model"}
+    return GridReport(cells=tuple(cells), models=models)
 
 
 def as_json(found: Grid, beside: GridReport | None, folder: Path | None) -> dict[str, Any]:

@@ -7,11 +7,12 @@ import os
 import sys
 from collections.abc import Iterable
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from rich.console import Console, RenderableType
 
-from specq.report import Report
+if TYPE_CHECKING:
+    from specq.report import Report
 
 # Wider than any row: without a terminal nothing is folded, and grep finds a row whole.
 UNFOLDED = 1_000_000

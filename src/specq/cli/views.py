@@ -95,9 +95,10 @@ def _reach(arm: Mapping[str, Any]) -> tuple[str, str, str, str]:
 
 
 def _target(target: Mapping[str, Any]) -> str:
-    """What an arm changes about the target: its weights, its cache, or nothing."""
-    weights = target["recipe"] or target["model"]
-    parts = [f"{weights}, prefill {target['prefill']}"] if weights else []
+    """What an arm changes about the target: the model, its weights, its cache, or nothing."""
+    weights, source = target["recipe"] or target["model"], target["source"]
+    of = f" of {source}" if source else ""
+    parts = [f"{weights}{of}, prefill {target['prefill']}"] if weights else [source] if source else []
     parts += [f"cache {target['kv_cache']}"] if target["kv_cache"] else []
     return "; ".join(parts) or NOTHING
 

@@ -110,8 +110,10 @@ class StepRow(NamedTuple):
 
     @classmethod
     def of(cls, step: Step) -> StepRow:
-        """The row of a step."""
-        return cls(**asdict(step))
+        """The row of a step; what was copied stands beside the rows."""
+        values = asdict(step)
+        del values["copied"]
+        return cls(**values)
 
     def step(self) -> Step:
         """The step of this row."""
@@ -124,7 +126,8 @@ class Generated:
 
     `steps` holds a row a step. `order` is the place of the arm within the prompt's turn. `past_stop`
     counts tokens after the model's first own eos when the stop is ignored. `cache_share` is the share of the
-    keys and values that attention read from a quantized cache, None where the cache is kept as computed.
+    keys and values that attention read from a quantized cache, None where the cache is kept as computed. `copied`
+    counts the proposals of each step that a lookup copied, all or none; None where no lookup goes before a draft.
     """
 
     process: int
@@ -144,6 +147,7 @@ class Generated:
     prompt_sha256: str
     output_sha256: str
     cache_share: float | None = None
+    copied: tuple[int, ...] | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

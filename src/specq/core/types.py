@@ -61,12 +61,14 @@ class Prompt:
 class TargetSpec:
     """What an arm changes about the target, as data; the baseline changes nothing.
 
-    At most one of `recipe` (a recipe file: the target is quantized by it) and `model` (a folder that is
-    quantized already) is given. `prefill` says what runs passes of many rows through packed weights: a dense
+    `source` is another model in the place of the experiment's target, None: that one. At most one of `recipe` (a
+    recipe file: the source is quantized by it) and `model` (a folder of the experiment's target that is quantized
+    already) is given. `prefill` says what runs passes of many rows through packed weights: a dense
     copy ("dense": as fast as unquantized, memory of both) or the packed kernel ("packed": memory saved).
     `kv_cache` is how keys and values are kept: as computed (None), or in 8 or 4 bits.
     """
 
+    source: str | None = None
     recipe: str | None = None
     model: str | None = None
     prefill: Prefill = "dense"
@@ -75,7 +77,7 @@ class TargetSpec:
     @property
     def weights(self) -> TargetSpec:
         """The same weights with the cache as computed: what targets that share weights have in common."""
-        return TargetSpec(recipe=self.recipe, model=self.model, prefill=self.prefill)
+        return replace(self, kv_cache=None)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -86,6 +88,9 @@ class DraftSpec:
     `model`; `layers` is the exit layer of `early_exit`; `match` says how `lookup` finds the earlier
     place: by n-grams of `max_ngram` to `min_ngram` tokens (the most recent place wins), or by the
     longest suffix that occurred before, of at least `min_ngram` tokens (the first place wins).
+
+    `lookup_first` puts such a lookup before the methods `model` and `early_exit`: where it finds a place the whole
+    block is copied, elsewhere the whole block is drafted.
 
     A draft model may be quantized: by a `recipe` file, made once and loaded from its folder; or, where it is
     the target itself, in memory by rounding to nearest at `bits` (4 or 8), `group_size` columns a scale (0:
@@ -104,6 +109,7 @@ class DraftSpec:
     match: Match = "ngram"
     max_ngram: int = 3
     min_ngram: int = 1
+    lookup_first: bool = False
     recipe: str | None = None
     bits: int | None = None
     group_size: int = 0
@@ -118,8 +124,26 @@ class DraftSpec:
 
     @property
     def proposer(self) -> DraftSpec:
-        """The same draft whatever becomes of its proposals: what drafts that share a model have in common."""
-        return replace(self, k=1, rule="rejection", threshold=None)
+        """The same model whatever becomes of its proposals: what drafts that share one have in common."""
+        return replace(self.alone, k=1, rule="rejection", threshold=None)
+
+    @property
+    def alone(self) -> DraftSpec:
+        """The same draft without a lookup before it."""
+        return replace(self, lookup_first=False, match="ngram", max_ngram=3, min_ngram=1) if self.lookup_first else self
+
+    @property
+    def lookup(self) -> DraftSpec:
+        """The lookup that goes before this draft, as a draft of its own."""
+        return DraftSpec(
+            method="lookup",
+            k=self.k,
+            rule=self.rule,
+            match=self.match,
+            max_ngram=self.max_ngram,
+            min_ngram=self.min_ngram,
+            threshold=self.threshold,
+        )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -129,7 +153,8 @@ class Step:
     `context` counts the tokens before the step, `proposed` and `accepted` the draft's tokens,
     `emitted` what the user got (an end inside the block cuts it). Seconds add up to the step:
     drafting, the target's pass, turning logits into tokens (warping, verifying, sampling) and
-    the rest (rolling caches back, stop checks, bookkeeping). A plain step proposes nothing.
+    the rest (rolling caches back, stop checks, bookkeeping). A plain step proposes nothing. `copied`
+    counts the proposals that a lookup copied from the text: all of a step's, or none.
     """
 
     context: int
@@ -140,6 +165,7 @@ class Step:
     verify_s: float
     sample_s: float
     rest_s: float
+    copied: int = 0
 
 
 OnStep = Callable[[Step], None]

@@ -166,10 +166,12 @@ def text_law(
     return Law(**dict(zip(names, map(np.array, zip(*columns, strict=True)), strict=True)))
 
 
-def expected_steps(rule: Rule, k: int, target: Law, draft: Law) -> tuple[float, float]:
-    """Mean and variance of the steps that a model draft takes to emit the text."""
+def expected_steps(
+    rule: Rule, k: int, target: Law, draft: Law, copies: tuple[np.ndarray, np.ndarray] | None = None
+) -> tuple[float, float]:
+    """Mean and variance of the steps that a model draft takes to emit the text; `copies` as in law.steps."""
     # A token at the very edge of a truncated law may be scored 0 by rounding; the text has it, so it was not.
-    return law.steps(rule, np.maximum(target.p, 1e-9), draft.p, draft.hit, k)
+    return law.steps(rule, np.maximum(target.p, 1e-9), draft.p, draft.hit, k, copies)
 
 
 def lookup_steps(drafter: Drafter, warper: Warper, prompt: Sequence[int], ids: Sequence[int], k: int) -> int:

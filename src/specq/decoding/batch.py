@@ -90,7 +90,7 @@ def decode_batch(
         parts = laps.take()
         whole.lap("decode")
         for request, context, proposal, (accepted, emitted) in zip(active, contexts, proposals, taken, strict=True):
-            request.record(step_of(parts, context, len(proposal.ids), accepted, emitted))
+            request.record(step_of(parts, context, proposal, accepted, emitted))
             request.e2e_s = whole.total()
         active = _leave(active, target, drafter)
     for request in requests:
@@ -183,3 +183,31 @@ class BatchChain:
         """Keep only these rows."""
         if self._layers is None:
             self._session.select(rows)
+
+
+class BatchLookupFirst:
+    """Row by row a lookup where it finds a place, a draft elsewhere: the twin of LookupFirstDrafter."""
+
+    def __init__(self, lookup: BatchLookup, other: BatchChain) -> None:
+        self._lookup, self._other = lookup, other
+
+    def start(self, requests: Sequence[Request], target: RaggedSession) -> None:
+        """Begin both with the prompts."""
+        self._lookup.start(requests, target)
+        self._other.start(requests, target)
+
+    def propose(self, requests: Sequence[Request], reach: Sequence[int]) -> list[Proposal]:
+        """Each row copied, or else drafted; rows that are copied sit out the draft's rounds."""
+        copied = self._lookup.propose(requests, reach)
+        drafted = self._other.propose(requests, [0 if p.ids else n for p, n in zip(copied, reach, strict=True)])
+        return [one if one.ids else other for one, other in zip(copied, drafted, strict=True)]
+
+    def commit(self, requests: Sequence[Request]) -> None:
+        """Index what is new, and roll the draft's cache to what stands."""
+        self._lookup.commit(requests)
+        self._other.commit(requests)
+
+    def select(self, rows: Sequence[int]) -> None:
+        """Keep only these rows."""
+        self._lookup.select(rows)
+        self._other.select(rows)

@@ -36,7 +36,8 @@ def divergence(
 ) -> Distances:
     """Two models along the same text of T tokens, which both are fed `rows` tokens a pass.
 
-    A base that is not in memory is given by its logits [T, V] float32.
+    A base that is not in memory is given by its logits [T, V] float32. Of models with unlike numbers of rows, whose
+    last ones are padding, the rows that both have are compared.
 
     Raises:
         NonFiniteLogits: one of them returned NaN or infinite logits, or the other gives a token of the base none
@@ -51,13 +52,14 @@ def divergence(
         else along(base, plain, prompt, ids, rows)
     )
     for t, (mine, second) in enumerate(zip(read, along(other, plain, prompt, ids, rows), strict=True)):
-        first = mine.to(second.device)
-        p, q = first[0].double().log_softmax(dim=-1), second[0].double().log_softmax(dim=-1)
+        shared = min(mine.shape[-1], second.shape[-1])
+        first, own = mine[..., :shared].to(second.device), second[..., :shared]
+        p, q = first[0].double().log_softmax(dim=-1), own[0].double().log_softmax(dim=-1)
         # A token without probability adds nothing, and 0 times infinity would be NaN.
         inside = p != -torch.inf
         kl[t] = float((p[inside].exp() * (p[inside] - q[inside])).sum())
         base_logprobs[t], logprobs[t] = float(p[ids[t]]), float(q[ids[t]])
-        agree[t] = bool(first.argmax() == second.argmax())
+        agree[t] = bool(first.argmax() == own.argmax())
     _refuse("the KL", kl)
     _refuse("the base's log-probability", base_logprobs)
     _refuse("the log-probability", logprobs)

@@ -89,19 +89,32 @@ def survival(rule: Rule, p: np.ndarray, q: np.ndarray, hit: np.ndarray, start: i
     return out
 
 
-def steps(rule: Rule, p: np.ndarray, q: np.ndarray, hit: np.ndarray, k: int) -> tuple[float, float]:
+def steps(
+    rule: Rule,
+    p: np.ndarray,
+    q: np.ndarray,
+    hit: np.ndarray,
+    k: int,
+    copies: tuple[np.ndarray, np.ndarray] | None = None,
+) -> tuple[float, float]:
     """Mean and variance of the number of steps that emit positions 1..T-1 of the text.
 
     Position 0 came from the prefill. Backwards over the recursion
     C(t) = 1 + C(t + N + 1): a step at t proposes min(k, T - t - 1) tokens, so that it never emits
-    more than is left, and the text's own end needs no special case.
+    more than is left, and the text's own end needs no special case. Where a lookup goes before the
+    draft, `copies` says how many tokens it would propose at each position and how many of them the
+    text goes on with, both [T]; a step where it proposes any is the lookup's, whatever the rule.
     """
     total = len(p)
     mean = np.zeros(total + 1)
     square = np.zeros(total + 1)
     for t in range(total - 1, 0, -1):
         reach = min(k, total - t - 1)
-        tail = survival(rule, p, q, hit, t, reach)
+        if copies is not None and copies[0][t] > 0:
+            reach = min(reach, int(copies[0][t]))
+            tail = (np.arange(reach + 1) <= copies[1][t]).astype(float)
+        else:
+            tail = survival(rule, p, q, hit, t, reach)
         mass = tail - np.append(tail[1:], 0.0)
         following = np.arange(t + 1, t + reach + 2)
         mean[t] = 1 + mass @ mean[following]

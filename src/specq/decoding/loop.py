@@ -65,18 +65,19 @@ def step(request: Request, target: Session, drafter: Drafter | None, k: int, lap
     if drafter is not None and request.finish is None:
         drafter.commit(request.ids)
     laps.lap("rest")
-    request.record(step_of(laps.take(), context, len(proposal.ids), accepted, emitted))
+    request.record(step_of(laps.take(), context, proposal, accepted, emitted))
 
 
-def step_of(parts: dict[str, float], context: int, proposed: int, accepted: int, emitted: int) -> Step:
-    """A step's record from its counts and the seconds of its parts."""
+def step_of(parts: dict[str, float], context: int, proposal: Proposal, accepted: int, emitted: int) -> Step:
+    """A step's record from its proposal, its counts and the seconds of its parts."""
     return Step(
         context=context,
-        proposed=proposed,
+        proposed=len(proposal.ids),
         accepted=accepted,
         emitted=emitted,
         draft_s=parts.get("draft", 0.0),
         verify_s=parts["verify"],
         sample_s=parts["sample"],
         rest_s=parts["rest"],
+        copied=len(proposal.ids) if proposal.copied else 0,
     )

@@ -27,6 +27,7 @@ def distill_model(
     seed: int = 0,
     tokens: int | None = None,
     steps: int | None = None,
+    vocabulary: int | None = None,
     resume: bool = False,
     revision: str | None = None,
     on_progress: OnProgress | None = None,
@@ -34,7 +35,8 @@ def distill_model(
     """Make a draft of some of a target's layers in the new folder `out`, trained on the target's own texts.
 
     `layers` is how many, or which of them from 0. `tokens` and `steps` end sampling and training after so many instead
-    of after their share of the minutes; with both the outcome hangs on the seed alone. What is done is kept in
+    of after their share of the minutes; with both the outcome hangs on the seed alone. With `vocabulary` specq drafts
+    with the so many most frequent ids alone, and the folder keeps its whole head for all else. What is done is kept in
     `out`.part until the folder is whole, and `resume` goes on from there.
 
     Raises:
@@ -56,6 +58,7 @@ def distill_model(
             "seed": seed,
             "tokens": tokens,
             "steps": steps,
+            "vocabulary": vocabulary,
         }
     )
 

@@ -21,6 +21,10 @@ class Distilled:
     `training` has steps, tokens, seconds, tokens a second here and of the matrix products alone, and the loss curve as
     [step, tokens, loss]. `held_out` says what overlap was measured on, `overlap` its value and interval before and
     after training and what was gained. `cost` is of one token: multiply-adds, and bytes that are read.
+
+    `vocabulary` says from how many ids a draft proposes where not from all, and what that costs: the mass that the
+    target's law has on the others along the held-out texts, and the overlap with these ids alone. `overlap` itself is
+    of the whole head. In `cost` the draft's numbers are those of the kept rows, `whole_head` those of the folder.
     """
 
     folder: Path
@@ -37,6 +41,7 @@ class Distilled:
     notes: tuple[str, ...]
     versions: Mapping[str, str]
     device: str
+    vocabulary: Mapping[str, Any] | None = None
 
     def to_json(self) -> dict[str, Any]:
         """All fields but the folder as plain values."""

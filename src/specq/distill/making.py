@@ -18,7 +18,7 @@ import specq
 from specq.core import hashes, jsonl
 from specq.core.errors import ModelError, PromptError, Unsupported
 from specq.decoding.runnable import check_class
-from specq.distill import given, overlap, recipe, shards, shorten, train, work, writing
+from specq.distill import given, overlap, recipe, shards, shorten, train, vocabulary, work, writing
 from specq.distill.artifact import FILE, Distilled
 from specq.distill.loss import CHUNK, Head
 from specq.distill.recipe import SELF, Recipe
@@ -26,9 +26,9 @@ from specq.distill.shards import Files
 from specq.distill.writing import Writer
 from specq.engines.hf import HFEngine
 from specq.models import facts as model_facts
-from specq.models import refs, tokenizers
+from specq.models import kept, refs, tokenizers
 from specq.models.configs import load_config
-from specq.models.facts import Facts
+from specq.models.facts import DTYPE_BYTES, Facts
 from specq.models.quiet import quiet
 from specq.models.refs import Resolved
 from specq.quantize import beside, room
@@ -42,7 +42,7 @@ Say = Callable[[str], None]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Checked:
-    """What is known before weights load."""
+    """What is known before weights load; `stay` are the ids that no vocabulary leaves out."""
 
     source: Resolved
     known: Facts
@@ -50,6 +50,7 @@ class _Checked:
     given: given.Given | None
     prompts: tuple[tuple[int, ...], ...] | None
     tokenizer: Any
+    stay: tuple[int, ...]
 
 
 def make(target: str, asked: Recipe, out: Path, *, resume: bool, revision: str | None, say: Say) -> Distilled:
@@ -88,6 +89,9 @@ def _check(source: Resolved, asked: Recipe) -> _Checked:
         )
         if texts is not None:
             given.check_apart(texts, prompts, asked.texts, asked.prompts)
+    stay = vocabulary.always(tokenizer, known.eos_ids, known.vocab)
+    if asked.vocabulary is not None:
+        vocabulary.check(asked.vocabulary, stay, known.vocab)
     opening = writing.opening(tokenizer)
     least = len(opening.start) + len(opening.bridge) + (writing.QUESTION_TOKENS if opening.bridge else 0) + 32
     if asked.texts == SELF and known.context is not None and known.context < least:
@@ -95,7 +99,7 @@ def _check(source: Resolved, asked: Recipe) -> _Checked:
             f"{source.name} has a context of {known.context} tokens, and its own texts take {least}: give --texts FILE "
             "and --prompts FILE"
         )
-    return _Checked(source=source, known=known, keep=keep, given=texts, prompts=prompts, tokenizer=tokenizer)
+    return _Checked(source=source, known=known, keep=keep, given=texts, prompts=prompts, tokenizer=tokenizer, stay=stay)
 
 
 def _check_tokens(path: Path, tokens: int) -> None:
@@ -160,6 +164,7 @@ def _made(checked: _Checked, asked: Recipe, part: Path, final: Path, say: Say) -
     )
     files = writer.train_texts(part, checked.given, say)
     sampled_s = float(files.about[-1]["seconds"])
+    ids = vocabulary.most_frequent(files.entries, asked.vocabulary, checked.stay, known.vocab)
     # What it said is on disk: its weights make room.
     del target, writer
     dtypes = {name: p.dtype for name, p in model.named_parameters()}
@@ -169,10 +174,12 @@ def _made(checked: _Checked, asked: Recipe, part: Path, final: Path, say: Say) -
     _cast(model, dtypes)
     say(f"trained {done.steps} steps, {done.tokens} tokens; measuring what is saved, as it is served")
     folder = _saved(model, source, part / "model")
+    if ids is not None:
+        kept.write(folder, ids, known.vocab)
     draft = refs.resolve(str(folder))
     with quiet():
         served = HFEngine(attention=engine.attention).load(draft, "auto").model
-    after = overlap.measure(served, held, head)
+    after = overlap.measure(served, held, head, ids)
     made = Distilled(
         folder=final,
         recipe=_identity(asked, source, checked.keep),
@@ -195,10 +202,11 @@ def _made(checked: _Checked, asked: Recipe, part: Path, final: Path, say: Say) -
             "gain": overlap.as_json(overlap.gain(before, after)),
             "argmax_agreement": {"before": round(before.agreement, 5), "after": round(after.agreement, 5)},
         },
-        cost=_cost(known, model_facts.facts(draft)),
+        cost=_cost(known, model_facts.facts(draft), ids),
         notes=() if checked.given is None else checked.given.notes,
         versions={name: metadata.version(name) for name in ("torch", "transformers")} | {"specq": specq.__version__},
         device=engine.device,
+        vocabulary=None if ids is None else vocabulary.told(ids, checked.stay, known.vocab, files.entries, after),
     )
     jsonl.write_whole(folder / FILE, made.to_json())
     work.finish(part, folder, final)
@@ -229,6 +237,8 @@ def _saved(model: PreTrainedModel, source: Resolved, folder: Path) -> Path:
         model.save_pretrained(folder)
     (folder / "generation_config.json").unlink(missing_ok=True)
     beside.take_over(source.folder, folder)
+    # A target that was distilled itself has ids of its own.
+    (folder / kept.FILE).unlink(missing_ok=True)
     return folder
 
 
@@ -263,9 +273,13 @@ def curve(values: Sequence[tuple[int, int, float]], points: int = CURVE_POINTS) 
     return [[s[-1][0], s[-1][1], round(sum(v for *_, v in s) / len(s), 5)] for s in stretches]
 
 
-def _cost(target: Facts, draft: Facts) -> dict[str, Any]:
-    """Of one token in one row: multiply-adds with the weights, and bytes that are read of them."""
+def _cost(target: Facts, draft: Facts, ids: Sequence[int] | None) -> dict[str, Any]:
+    """Of one token in one row: multiply-adds with the weights, and bytes that are read of them; `ids` are kept."""
     adds = {"draft": round(draft.read_elements[0]), "target": round(target.read_elements[0])}
     read = {"draft": draft.bytes_per_token(), "target": target.bytes_per_token()}
+    if ids is not None:
+        spared = (draft.vocab - len(ids)) * draft.hidden
+        for both, each in ((adds, 1), (read, DTYPE_BYTES[draft.dtype])):
+            both |= {"whole_head": both["draft"], "draft": both["draft"] - spared * each}
     ratios = {"multiply_adds": adds, "bytes": read}
     return {name: {**both, "ratio": round(both["draft"] / both["target"], 4)} for name, both in ratios.items()}

@@ -27,7 +27,7 @@ class Recipe:
     `layers` is a count ("4": spread, first and last kept) or a list ("0,1,15,29"). `texts` is "self" or a file,
     `prompts` a file of held-out prompts or None. `temperature` is that of the sampled texts and of the laws in the
     loss (1 in the loss where it is 0). `tokens` and `steps` end sampling and training after so many instead of after
-    their share of the minutes.
+    their share of the minutes. `vocabulary` is how many ids the draft proposes from, None: all.
     """
 
     layers: str
@@ -39,6 +39,7 @@ class Recipe:
     seed: int = 0
     tokens: int | None = None
     steps: int | None = None
+    vocabulary: int | None = None
 
     @property
     def sampling_s(self) -> float:
@@ -75,7 +76,7 @@ def make(values: Mapping[str, Any]) -> Recipe:
             f"--minutes {recipe.minutes:g}: loading and measuring alone take as long; allowed is {LEAST_MINUTES} or "
             "more, and 45 is the default"
         )
-    for name in ("tokens", "steps"):
+    for name in ("tokens", "steps", "vocabulary"):
         if (value := getattr(recipe, name)) is not None and value < 1:
             raise ConfigError(f"--{name} {value}: allowed is 1 or more")
     if recipe.temperature == 0 and recipe.texts == SELF:

@@ -26,6 +26,7 @@ class Capabilities:
     step_traces: bool
     logprobs: bool
     batches: bool
+    lookup_first: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -41,10 +42,15 @@ class Scores:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Copies:
-    """What a lookup draft would propose before each token of a text, [T] int: how many tokens, and how many right."""
+    """What a lookup draft would propose before each token of a text, [T] int: how many tokens, and how many right.
+
+    `elsewhere` is the law of the draft that the lookup goes before, which proposes where the lookup has nothing; None:
+    nothing is proposed there.
+    """
 
     proposed: np.ndarray
     matched: np.ndarray
+    elsewhere: Law | None = None
 
 
 def one_each(sampling: Sampling | Sequence[Sampling], prompts: Sequence[Prompt]) -> list[Sampling]:
@@ -128,7 +134,10 @@ class LoadedTarget(Protocol):
     def draft_law(
         self, draft: DraftSpec, prompt: Prompt, ids: Sequence[int], sampling: Sampling, k: int
     ) -> Law | Copies:
-        """A draft's law, after warping, of each token of a text; of a lookup, what it would copy, up to k tokens."""
+        """A draft's law, after warping, of each token of a text; of a lookup, what it would copy, up to k tokens.
+
+        Of a draft with a lookup before it, both.
+        """
         ...
 
     def gap_noise(self, prompt: Prompt, ids: Sequence[int], rows: int) -> GapNoise:

@@ -10,12 +10,15 @@ from transformers import AutoModelForCausalLM
 
 from specq.core.errors import ModelError, Unsupported
 from specq.core.types import METHODS, RULES, Prefill
+from specq.decoding.drafters import kept_head
+from specq.decoding.drafters.kept_head import trimmed
 from specq.decoding.runnable import check_class, has_attention
 from specq.engines.base import Capabilities
 from specq.engines.devices import pick_device as pick_device
 from specq.engines.hf_target import HFTarget, Loaded
-from specq.models import refs
+from specq.models import kept, refs
 from specq.models.facts import facts
+from specq.models.kept import Kept
 from specq.models.refs import Resolved
 from specq.quantize.crossovers import Crossovers
 from specq.quantize.dense import lacks_kernels, pack
@@ -24,7 +27,13 @@ from specq.quantize.noise import add_noise
 from specq.quantize.replace import held_bytes, read_bytes
 
 CAPABILITIES = Capabilities(
-    rules=RULES, methods=METHODS, devices=("cpu", "cuda", "mps"), step_traces=True, logprobs=True, batches=True
+    rules=RULES,
+    methods=METHODS,
+    devices=("cpu", "cuda", "mps"),
+    step_traces=True,
+    logprobs=True,
+    batches=True,
+    lookup_first=True,
 )
 DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16, "float16": torch.float16}
 
@@ -70,8 +79,18 @@ class HFEngine:
         resolved = refs.resolve(model) if isinstance(model, str) else model
         return HFTarget(self, resolved, self.load(resolved, self.dtype, prefill=prefill, noise=noise))
 
-    def load(self, resolved: Resolved, dtype: str, *, prefill: Prefill = "dense", noise: float = 0.0) -> Loaded:
+    def load(
+        self,
+        resolved: Resolved,
+        dtype: str,
+        *,
+        prefill: Prefill = "dense",
+        noise: float = 0.0,
+        draft: bool = False,
+    ) -> Loaded:
         """The model in eval mode; quantized weights on packed kernels, others packed where that pays.
+
+        As a `draft` its head has the rows that its folder keeps for that alone; spread by device_map it is whole.
 
         Raises:
             Unsupported: it keeps no state between passes, is an encoder, or lacks the attention implementation.
@@ -79,16 +98,17 @@ class HFEngine:
         """
         check_class(resolved.folder, self.attention)
         quantized = is_quantized(resolved.folder)
+        ids = kept.read(resolved.folder) if draft and not self.device_map else None
         if quantized and noise:
             found = self._load_perturbed(resolved, dtype, noise)
         elif quantized:
-            found = self._load_quantized(resolved, dtype, prefill)
+            found = self._load_quantized(resolved, dtype, prefill, ids)
         else:
-            found = self._load_floats(resolved, dtype, noise)
+            found = self._load_floats(resolved, dtype, noise, ids)
         slow = lacks_kernels(found.model.dtype, self.device)
         return replace(found, notes=(*found.notes, slow)) if slow else found
 
-    def _load_floats(self, resolved: Resolved, dtype: str, noise: float) -> Loaded:
+    def _load_floats(self, resolved: Resolved, dtype: str, noise: float, ids: Kept | None) -> Loaded:
         placed: dict[str, Any] = {"device_map": self.device_map} if self.device_map else {}
         if has_attention(resolved.folder):
             placed["attn_implementation"] = self.attention
@@ -115,22 +135,28 @@ class HFEngine:
             )
         model.eval().requires_grad_(False)
         told = _perturb(resolved, model, noise) if noise else ()
+        model = trimmed(model, ids)
         if not self.device_map:
             torch.nn.Module.to(model, self.device)
         parameters = sum(p.numel() * p.element_size() for p in model.parameters())
         linears = sum(isinstance(module, torch.nn.Linear) for module in model.modules())
         packed = pack(model) if self.packed and self.device == "cpu" and not self.device_map else 0
-        notes = (*((f"packed {packed} of {linears} linear layers",) if packed else ()), *told)
+        notes = (
+            *((f"packed {packed} of {linears} linear layers",) if packed else ()),
+            *told,
+            *kept_head.told(model, ids),
+        )
         # What is spread over devices may lie outside of memory.
         weight_bytes = parameters if self.device_map else held_bytes(model)
-        return Loaded(model=model, weight_bytes=weight_bytes, notes=notes)
+        read = read_bytes(model) if ids is not None else None
+        return Loaded(model=model, weight_bytes=weight_bytes, notes=notes, bytes_per_token=read)
 
     def _load_perturbed(self, resolved: Resolved, dtype: str, noise: float) -> Loaded:
         """Quantized weights made floats, for the grid of their integers would swallow the noise."""
         own = facts(resolved).dtype if dtype == "auto" else dtype
         if without_kernels(resolved.folder):
             # What is not read here transformers makes dense.
-            model = self._load_quantized(resolved, own, "dense").model
+            model = self._load_quantized(resolved, own, "dense", None).model
         else:
             model = load_dense(resolved.folder, dtype=DTYPES.get(own, torch.bfloat16), attention=self.attention)
         told = _perturb(resolved, model, noise)
@@ -139,7 +165,7 @@ class HFEngine:
             pack(model)
         return Loaded(model=model, weight_bytes=held_bytes(model), notes=told)
 
-    def _load_quantized(self, resolved: Resolved, dtype: str, prefill: Prefill) -> Loaded:
+    def _load_quantized(self, resolved: Resolved, dtype: str, prefill: Prefill, ids: Kept | None) -> Loaded:
         if self.device_map:
             raise Unsupported(
                 f"{resolved.name} is quantized, and device_map spreads models in floats only: leave it out"
@@ -151,6 +177,7 @@ class HFEngine:
             attention=self.attention,
             prefill=prefill,
             crossovers=self.crossovers,
+            kept=ids,
         )
         if self.packed and self.device == "cpu":
             pack(found.model)
@@ -158,7 +185,7 @@ class HFEngine:
             model=found.model,
             # Counted once more: a head that was packed lies beside the embedding that it is.
             weight_bytes=held_bytes(found.model),
-            notes=found.notes,
+            notes=(*found.notes, *kept_head.told(found.model, ids)),
             bytes_per_token=read_bytes(found.model),
         )
 

@@ -7,11 +7,11 @@ from typing import TYPE_CHECKING
 
 from specq.core.errors import NonFiniteLogits, PromptError, Unsupported
 from specq.core.types import CacheType, DraftSpec, Generation, OnStep, Prompt, Sampling
-from specq.decoding.batch import BatchChain, BatchDrafter, BatchLookup, decode_batch
+from specq.decoding.batch import BatchChain, BatchDrafter, BatchLookup, BatchLookupFirst, decode_batch
 from specq.decoding.compiled import CompiledSession
 from specq.decoding.drafters import Drafter
 from specq.decoding.drafters.chain import EarlyExitDrafter, ModelDrafter
-from specq.decoding.drafters.lookup import LookupDrafter, NgramIndex, SuffixIndex
+from specq.decoding.drafters.lookup import LookupDrafter, LookupFirstDrafter, NgramIndex, SuffixIndex
 from specq.decoding.loop import decode
 from specq.decoding.probe import check_drafting
 from specq.decoding.request import Request
@@ -23,6 +23,9 @@ from specq.models.facts import facts
 
 if TYPE_CHECKING:
     from specq.engines.hf import HFTarget
+
+# Rows of a compiled draft's graphs: after full acceptance it is fed two tokens, else one; after copied blocks more.
+_ROWS, _CATCH_UP = (1, 2), 8
 
 
 class HFDecoder:
@@ -95,7 +98,8 @@ class HFDecoder:
     def _named(self) -> str:
         if self.draft is None:
             return "plain decoding"
-        return f"draft {self.draft.model or self.draft.method}, k = {self.k}, {self.draft.rule}"
+        first = " after lookup" if self.draft.lookup_first else ""
+        return f"draft {self.draft.model or self.draft.method}{first}, k = {self.k}, {self.draft.rule}"
 
     def _decode(self, requests: list[Request], batch_size: int) -> None:
         if batch_size == 1:
@@ -136,20 +140,21 @@ class HFDecoder:
         """What makes a fresh drafter for each request; loads a second model now."""
         if draft is None:
             return lambda: None
-        # greedy_draft proposes the argmax; the other rules want proposals drawn from q.
-        sampled = draft.rule != "greedy_draft"
         if draft.method == "lookup":
             return lambda: lookup(draft)
+        other = self._by_model(draft)
+        return (lambda: LookupFirstDrafter(lookup(draft), other)) if draft.lookup_first else (lambda: other)
+
+    def _by_model(self, draft: DraftSpec) -> Drafter:
+        # greedy_draft proposes the argmax; the other rules want proposals drawn from q.
+        sampled = draft.rule != "greedy_draft"
         if draft.method == "early_exit":
-            exit_layer = draft.layers or 0
-            early = EarlyExitDrafter(self.session, exit_layer, sampled=sampled)
-            return lambda: early
+            return EarlyExitDrafter(self.session, draft.layers or 0, sampled=sampled)
         model = self.target.draft_model(draft)
-        # After full acceptance a draft is fed two tokens, else one.
+        rows = (*_ROWS, _CATCH_UP) if draft.lookup_first else _ROWS
         compiled = self.target.engine.compile
-        self._own = session = CompiledSession(model, (1, 2)) if compiled else Session(model, keep="everything")
-        drafter = ModelDrafter(session, sampled=sampled, vocabulary=self.target.vocabulary)
-        return lambda: drafter
+        self._own = CompiledSession(model, rows) if compiled else Session(model, keep="everything")
+        return ModelDrafter(self._own, sampled=sampled, vocabulary=self.target.vocabulary)
 
     def _batch_draft(self) -> BatchDrafter | None:
         draft = self.draft
@@ -157,12 +162,13 @@ class HFDecoder:
             return None
         if draft.method == "lookup":
             return BatchLookup(lambda: lookup(draft))
-        return BatchChain(
+        chain = BatchChain(
             self.target.model if draft.method == "early_exit" else self.target.draft_model(draft),
             layers=draft.layers if draft.method == "early_exit" else None,
             sampled=draft.rule != "greedy_draft",
             vocabulary=self.target.vocabulary,
         )
+        return BatchLookupFirst(BatchLookup(lambda: lookup(draft)), chain) if draft.lookup_first else chain
 
 
 def check_compiled(draft: DraftSpec | None, kv_cache: CacheType | None) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from specq.core.records import Sampled
@@ -27,8 +28,17 @@ def of_target(target: HFTarget, prompt: Prompt, ids: Sequence[int], sampling: Sa
 def of_draft(
     target: HFTarget, draft: DraftSpec, prompt: Prompt, ids: Sequence[int], sampling: Sampling, k: int
 ) -> Law | Copies:
-    """The law of a draft that is a model, on the target's vocabulary; of a lookup, what it would copy, up to k."""
+    """The law of a draft that is a model, on the target's vocabulary; of a lookup, what it would copy, up to k.
+
+    Of a draft with a lookup before it, both.
+    """
     warper = target.warper(prompt, sampling)
+    if draft.lookup_first:
+        found = of_draft(target, draft.lookup, prompt, ids, sampling, k)
+        elsewhere = of_draft(target, draft.alone, prompt, ids, sampling, k)
+        assert isinstance(found, Copies)
+        assert isinstance(elsewhere, Law)
+        return replace(found, elsewhere=elsewhere)
     if draft.method == "lookup":
         proposed, matched = audit.lookup_copies(lookup(draft), warper, prompt.ids, ids, k)
         return Copies(proposed=proposed, matched=matched)
@@ -58,7 +68,9 @@ def sampled(
         warper = target.warper(prompt, sampling)
         mean = float(audit.lookup_steps(lookup(draft), warper, prompt.ids, ids, draft.k))
     elif draft is not None:
-        drafted = of_draft(target, draft, prompt, ids, sampling, draft.k)
-        assert isinstance(drafted, Law)
-        mean, variance = audit.expected_steps(draft.rule, draft.k, law, drafted)
+        found = of_draft(target, draft, prompt, ids, sampling, draft.k)
+        copies = (found.proposed, found.matched) if isinstance(found, Copies) else None
+        drafted = found.elsewhere if isinstance(found, Copies) else found
+        assert drafted is not None
+        mean, variance = audit.expected_steps(draft.rule, draft.k, law, drafted, copies)
     return assembled.sampled(arm, prompt, repeat, generation, law, (mean, variance))

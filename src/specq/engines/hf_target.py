@@ -166,7 +166,7 @@ class HFTarget:
         resolved = self.resolved if draft.model == "self" else refs.resolve(str(draft.model))
         if draft.model != "self":
             tokenizers.compare(self.tokenizer, tokenizers.load(resolved))
-        return self.engine.load(resolved, dtype, prefill=draft.prefill)
+        return self.engine.load(resolved, dtype, prefill=draft.prefill, draft=draft.model != "self")
 
     def warper(self, prompt: Prompt, sampling: Sampling) -> Warper:
         """What turns the logits of a request into probabilities."""

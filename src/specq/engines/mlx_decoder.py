@@ -52,10 +52,11 @@ class MLXDecoder:
         self.notes: tuple[str, ...] = ()
         if draft is None:
             return
-        if draft.method != "model" or draft.rule != "match":
+        if draft.method != "model" or draft.rule != "match" or draft.lookup_first:
+            first = " after a lookup" if draft.lookup_first else ""
             raise Unsupported(
-                f'draft of method "{draft.method}" by rule "{draft.rule}": the mlx engine has method = "model" with '
-                'rule = "match"'
+                f'draft of method "{draft.method}" by rule "{draft.rule}"{first}: the mlx engine has method = "model" '
+                'with rule = "match"'
             )
         loaded = target.draft_model(draft)
         self._draft_kv, self.notes = loaded.kv, loaded.notes
@@ -143,6 +144,7 @@ class MLXDecoder:
                 emitted=emitted,
                 draft_s=0.0,
                 sample_s=0.0,
+                copied=0,
                 **laps.take(),
             )
             steps.append(step)

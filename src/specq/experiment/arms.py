@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from specq.core.types import DraftSpec, TargetSpec
+from specq.experiment.levers import SELF
 from specq.experiment.schema import Experiment
 
 BASELINE = "baseline"
@@ -47,11 +48,33 @@ def _arm(experiment: Experiment, names: tuple[str, ...], plain: tuple[str, ...])
     target = TargetSpec()
     for lever in levers:
         target = lever.change(target)
+    draft = next((draft for lever in levers if (draft := lever.draft()) is not None), None)
     return Arm(
         id=f"{'+'.join(names)}#1",
         levers=names,
         replica=1,
-        draft=next((draft for lever in levers if (draft := lever.draft()) is not None), None),
+        draft=None if draft is None else on_target(draft, target),
         target=target,
         plain=f"{'+'.join(plain) or BASELINE}#1",
     )
+
+
+def on_target(draft: DraftSpec, target: TargetSpec) -> DraftSpec:
+    """The draft as it serves a target.
+
+    "self" by a recipe is the model before it is quantized, so on another model than the experiment's it is that one,
+    by name.
+    """
+    if draft.model == SELF and draft.recipe is not None and target.source is not None:
+        return replace(draft, model=target.source)
+    return draft
+
+
+def sources(experiment: Experiment) -> dict[str, tuple[str, ...]]:
+    """The models that arms put in the target's place, in the order of the arms, each with the levers that name it."""
+    found = dict.fromkeys(arm.target.source for arm in arms(experiment) if arm.target.source is not None)
+    levers = experiment.levers.items()
+    return {
+        source: tuple(name for name, lever in levers if lever.kind == "model" and lever.model == source)
+        for source in found
+    }

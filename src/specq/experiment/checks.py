@@ -10,6 +10,7 @@ from specq.core.nouns import counted
 from specq.core.types import CacheType, DraftSpec, Prompt
 from specq.engines.base import Capabilities
 from specq.experiment.arms import Arm
+from specq.experiment.prompts import RANDOM_TOKENS
 from specq.experiment.schema import Engine, Experiment
 from specq.experiment.sizes import PlannedModel
 from specq.models import tensors
@@ -35,6 +36,10 @@ def check_draft(arm: Arm, target: PlannedModel, experiment: Experiment, capabili
         # Another method has other keys, so it is not one word to type.
         raise Unsupported(
             f'method = "{spec.method}": engine kind "{kind}" allows {allowed}; change {lever} in the experiment'
+        )
+    if spec.lookup_first and not capabilities.lookup_first:
+        raise Unsupported(
+            f'lookup_first = true: engine kind "{kind}" looks nothing up before a draft; take {lever}.lookup_first out'
         )
     if spec.rule not in capabilities.rules:
         allowed = ", ".join(capabilities.rules) or "none"
@@ -76,6 +81,20 @@ def check_arm(arm: Arm, target: PlannedModel, experiment: Experiment, capabiliti
 
         check_compiled(spec, kind)
         check_compilable(load_config(target.resolved.folder))
+
+
+def check_text(arm: Arm, prompts: Sequence[Prompt]) -> None:
+    """Refuse a draft on prompts that are no text: what is accepted after them says nothing of what people ask.
+
+    Raises:
+        PromptError: names the first of them.
+    """
+    made = next((prompt.id for prompt in prompts if RANDOM_TOKENS in prompt.tags), None)
+    if arm.draft is not None and made is not None:
+        raise PromptError(
+            f'prompt "{made}" is made of random tokens (its tag is {RANDOM_TOKENS}), after which acceptance means '
+            "nothing; give real text, such as specq workload builtin:manual --tokens 512 --out prompts.jsonl"
+        )
 
 
 def check_draft_cache(arm: Arm, draft: PlannedModel, engine: Engine) -> None:

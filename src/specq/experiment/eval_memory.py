@@ -66,6 +66,8 @@ def _batch(load: Load, one: PlannedEval, dtype: str | None = None) -> int:
     """Bytes of the caches of the longest batch of answers; texts that are scored go one by one, on the target alone."""
     if not one.items:
         return 0
+    own = next((read for read in load.evals if read.asked.name == one.asked.name), one)
+    one = replace(one, tokens=own.tokens, room=own.room)
     # Of a whole text no window is longer than the context.
     window = load.target.facts.context
     tokens = max(room or min(prompt, window or prompt) for room, prompt in zip(one.room, one.tokens, strict=True))
@@ -84,7 +86,7 @@ def _probe(experiment: Experiment, first: Load, evals: Iterable[PlannedEval]) ->
     target = first.target
     dense = target.facts.parameters * DTYPE_BYTES.get(target.dtype, DTYPE_BYTES[FLOAT32])
     weights = max(dense, target.weight_bytes) if target.weights.schemes or target.weights.why else target.weight_bytes
-    plain = Load(arm=replace(first.arm, draft=None, target=TargetSpec()), target=target, draft=None)
+    plain = replace(first, arm=replace(first.arm, draft=None, target=TargetSpec()), draft=None)
     return weights + max((_batch(plain, one) for one in evals if one.probe), default=0)
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -107,6 +107,19 @@ def planned(
             said = ()
         notes += [*_notes(experiment, one), *(f'eval "{asked.name}": {note}' for note in said)]
     return tuple(found), refusals, notes
+
+
+def read_by(one: PlannedEval, tokenizer: Any) -> PlannedEval:
+    """An eval as a model of another tokenizer or template reads it: the same items, asked in the same way.
+
+    Raises:
+        PromptError: its template refuses an item.
+    """
+    try:
+        own, _ = _task(one.asked, tokenizer) if one.asked.task is not None else _of_file(one.asked, tokenizer)
+    except UserError as error:
+        raise type(error)(f'eval "{one.asked.name}": {error}') from error
+    return replace(one, tokens=own.tokens, prompts=own.prompts, room=own.room)
 
 
 def _of_file(asked: Eval, tokenizer: Any) -> tuple[PlannedEval, tuple[str, ...]]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, model_validator
@@ -9,26 +10,40 @@ from pydantic import BaseModel, ConfigDict, Field, model_validator
 from specq.core.types import EXACT_RULES, METHODS, CacheType, DraftSpec, Match, Method, Prefill, Rule, TargetSpec
 from specq.quantize.recipes import ROW
 
-Kind = Literal["draft", "quantize", "kv_cache"]
-KINDS: tuple[Kind, ...] = ("draft", "quantize", "kv_cache")
-LATER_KINDS = ("model", "prompt", "prefix_cache", "batch", "engine")
+Kind = Literal["draft", "quantize", "kv_cache", "model"]
+KINDS: tuple[Kind, ...] = ("draft", "quantize", "kv_cache", "model")
+LATER_KINDS = ("prompt", "prefix_cache", "batch", "engine")
+SELF = "self"
+"""A draft's model that is its arm's own target."""
 Dtype = Literal["auto", "float32", "bfloat16", "float16"]
 
 _LOOKUP_DEFAULTS: dict[str, dict[str, Any]] = {
     "ngram": {"match": "ngram", "max_ngram": 3, "min_ngram": 1},
     "suffix": {"match": "suffix", "min_ngram": 1},
 }
+# Before another draft a lookup proposes only what it is surer of: shorter places are found at almost every step.
+_FIRST_DEFAULTS: dict[str, dict[str, Any]] = {
+    "ngram": {"match": "ngram", "max_ngram": 5, "min_ngram": 3},
+    "suffix": {"match": "suffix", "min_ngram": 3},
+}
+_OF_A_LOOKUP = ("match", "max_ngram", "min_ngram")
 # Groups of a draft that is its target rounded in memory: what the packed kernels take at 8 and at 4 bits.
 _GROUPS = {8: ROW, 4: 32}
 _OF_A_DRAFT = ("method", "k", "rule", "threshold")
-# The keys that only some kinds and methods read. A key that would be ignored is an error, for its author expects an
-# effect.
-_KEYS: dict[str, tuple[str, ...]] = {
-    "model": (*_OF_A_DRAFT, "model", "dtype", "recipe", "bits", "group_size", "head", "prefill"),
-    "lookup": (*_OF_A_DRAFT, "match", "max_ngram", "min_ngram"),
-    "early_exit": (*_OF_A_DRAFT, "layers"),
+# The keys that only some methods of drafts and some kinds read, and the one that each needs. A key that would be
+# ignored is an error, for its author expects an effect.
+_OF_METHOD: dict[str, tuple[str, ...]] = {
+    "model": (
+        *(*_OF_A_DRAFT, "model", "dtype", "recipe", "bits", "group_size", "head", "prefill"),
+        *("lookup_first", *_OF_A_LOOKUP),
+    ),
+    "lookup": (*_OF_A_DRAFT, *_OF_A_LOOKUP),
+    "early_exit": (*_OF_A_DRAFT, "layers", "lookup_first", *_OF_A_LOOKUP),
+}
+_OF_KIND: dict[str, tuple[str, ...]] = {
     "quantize": ("recipe", "model", "prefill"),
     "kv_cache": ("type",),
+    "model": ("model",),
 }
 _NEEDED = {"model": "model", "early_exit": "layers", "kv_cache": "type"}
 
@@ -51,15 +66,16 @@ def refuse_later(key: str, given: Any, later: tuple[str, ...], now: tuple[str, .
 
 
 class Lever(Table):
-    """One named change: a draft, a quantized target, or a quantized key-value cache.
+    """One named change: a draft, a quantized target, a quantized key-value cache, or another model.
 
     draft: which method proposes, how many tokens a step (`k`), under which verification rule. `rule`
     defaults to greedy_draft for lookup, whose proposals carry no probabilities, and to rejection for the
     rest; lossy_threshold reads a `threshold`, and no other rule does. `match`, `max_ngram` and `min_ngram`
-    are None unless the method is lookup. A draft model is quantized by a `recipe`, or, for model "self", in
-    memory at `bits`.
+    are None unless the method is lookup, or `lookup_first` puts one before the draft. A draft model is quantized
+    by a `recipe`, or, for model "self", in memory at `bits`.
     quantize: the target by a `recipe`, or a folder (`model`) that is quantized already.
-    kv_cache: its `type`. Keys that a kind does not read are None.
+    kv_cache: its `type`. model: the `model` that stands in the target's place. Keys that a kind does not read are
+    None.
     """
 
     kind: Kind
@@ -73,6 +89,7 @@ class Lever(Table):
     match: Match | None = None
     max_ngram: int | None = Field(default=None, ge=1, le=64)
     min_ngram: int | None = Field(default=None, ge=1, le=64)
+    lookup_first: bool | None = None
     recipe: str | None = Field(default=None, min_length=1)
     bits: Literal[4, 8] | None = None
     group_size: int | None = Field(default=None, ge=0)
@@ -94,9 +111,11 @@ class Lever(Table):
             defaults = {"k": 4, "rule": "greedy_draft" if method == "lookup" else "rejection"}
         if method == "lookup":
             defaults |= _LOOKUP_DEFAULTS.get(values.get("match") or "ngram", {})
+        elif values.get("lookup_first") is True:
+            defaults |= _FIRST_DEFAULTS.get(values.get("match") or "ngram", {})
         if values.get("bits") in _GROUPS:
             defaults |= {"group_size": _GROUPS[values["bits"]], "head": "keep"}
-        if kind == "quantize" or values.get("recipe") or values.get("bits"):
+        if kind == "quantize" or (kind == "draft" and (values.get("recipe") or values.get("bits"))):
             defaults["prefill"] = "dense"
         return {**values, **{key: value for key, value in defaults.items() if values.get(key) is None}}
 
@@ -104,8 +123,8 @@ class Lever(Table):
     def _keys_of_the_kind(self) -> Lever:
         reader = str(self.method) if self.kind == "draft" else self.kind
         said = f'method = "{reader}"' if self.kind == "draft" else f'kind = "{reader}"'
-        own = _KEYS[reader]
-        for key in sorted({key for keys in _KEYS.values() for key in keys} - set(own)):
+        own = _OF_METHOD[reader] if self.kind == "draft" else _OF_KIND[reader]
+        for key in sorted({key for keys in (*_OF_METHOD.values(), *_OF_KIND.values()) for key in keys} - set(own)):
             if getattr(self, key) is not None:
                 raise ValueError(f"{key}: {said} does not read it, allowed is {', '.join(own)}")
         needed = _NEEDED.get(reader)
@@ -113,6 +132,8 @@ class Lever(Table):
             raise ValueError(f"{needed} is missing: {said} needs it")
         if self.kind == "quantize" and (self.recipe is None) == (self.model is None):
             raise ValueError("give either recipe (a file of configs/quantize) or model (a folder that is quantized)")
+        if self.kind == "model" and self.model == SELF:
+            raise ValueError('model = "self": that is the target itself, allowed is another model')
         self._check_rule()
         self._check_lookup()
         self._check_bits()
@@ -130,6 +151,12 @@ class Lever(Table):
             )
 
     def _check_lookup(self) -> None:
+        if self.kind == "draft" and self.method != "lookup" and not self.lookup_first:
+            for key in _OF_A_LOOKUP:
+                if getattr(self, key) is not None:
+                    raise ValueError(
+                        f'{key}: method = "{self.method}" reads it with lookup_first = true; give both, or neither'
+                    )
         if self.match == "suffix" and self.max_ngram is not None:
             raise ValueError('max_ngram: match = "suffix" has no longest length, allowed is min_ngram')
         if self.max_ngram is not None and self.min_ngram is not None and self.min_ngram > self.max_ngram:
@@ -140,14 +167,14 @@ class Lever(Table):
             return
         if self.bits is not None and self.recipe is not None:
             raise ValueError("bits beside recipe: a recipe has its own bits, give one of the two")
-        if self.bits is not None and self.model != "self":
+        if self.bits is not None and self.model != SELF:
             raise ValueError(f'bits: allowed is model = "self"; quantize "{self.model}" by a recipe')
         for key in ("group_size", "head"):
             if getattr(self, key) is not None and self.bits is None:
                 raise ValueError(f"{key}: it goes with bits, and a recipe has its own")
         if self.bits == 8 and self.group_size != ROW:
             raise ValueError(f"group_size = {self.group_size}: bits = 8 takes 0, one scale a row")
-        if self.prefill is not None and self.bits is None and self.recipe is None and self.model == "self":
+        if self.prefill is not None and self.bits is None and self.recipe is None and self.model == SELF:
             raise ValueError("prefill: a draft in floats has no packed weights, allowed with bits or recipe")
 
     def draft(self) -> DraftSpec | None:
@@ -164,6 +191,7 @@ class Lever(Table):
             match=self.match or "ngram",
             max_ngram=self.max_ngram or 3,
             min_ngram=self.min_ngram or 1,
+            lookup_first=bool(self.lookup_first),
             recipe=self.recipe,
             bits=self.bits,
             group_size=self.group_size or ROW,
@@ -175,9 +203,7 @@ class Lever(Table):
     def change(self, target: TargetSpec) -> TargetSpec:
         """The target with this lever's change; a draft changes nothing about it."""
         if self.kind == "quantize":
-            return TargetSpec(
-                recipe=self.recipe, model=self.model, prefill=self.prefill or "dense", kv_cache=target.kv_cache
-            )
+            return replace(target, recipe=self.recipe, model=self.model, prefill=self.prefill or "dense")
         if self.kind == "kv_cache":
-            return TargetSpec(recipe=target.recipe, model=target.model, prefill=target.prefill, kv_cache=self.type)
-        return target
+            return replace(target, kv_cache=self.type)
+        return replace(target, source=self.model) if self.kind == "model" else target

@@ -4,11 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
 
 from specq.core.errors import Unsupported
 from specq.experiment.checks import Refusal
 from specq.experiment.schema import Engine, Experiment
 from specq.experiment.sizes import PlannedArm, PlannedModel
+
+if TYPE_CHECKING:
+    from specq.experiment.eval_plan import PlannedEval
 
 GIB = 1 << 30
 NAMES_SHOWN = 4
@@ -17,11 +21,15 @@ LOGIT_BYTES = 4
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Load:
-    """One arm with the models that it runs on: its target, and its draft's second model where it has one."""
+    """One arm with the models that it runs on: its target, and its draft's second model where it has one.
+
+    `evals` are the run's as its target reads them.
+    """
 
     arm: PlannedArm
     target: PlannedModel
     draft: PlannedModel | None
+    evals: tuple[PlannedEval, ...] = ()
 
     @property
     def cache_bytes(self) -> int:

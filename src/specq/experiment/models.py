@@ -6,17 +6,22 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from specq.core.errors import ModelError, SpecqError, Unsupported, UserError
 from specq.core.types import DraftSpec, Prefill, TargetSpec
+from specq.experiment.levers import SELF
 from specq.experiment.schema import Engine, Experiment
 from specq.experiment.sizes import PlannedModel
 from specq.models import cache, facts, refs, tokenizers
+from specq.models import kept as kept_ids
 from specq.models.refs import Resolved
 from specq.quantize import contents, fits, held, layers, recipes
 from specq.quantize.held import Place, Weights
 from specq.quantize.recipes import Recipe
+
+if TYPE_CHECKING:
+    from specq.experiment.stand_ins import StandIns
 
 # Which engine reads what a recipe's tool writes.
 _READ_BY = {"llmcompressor": "hf", "mlx-lm": "mlx", "specq": "mlx"}
@@ -39,6 +44,8 @@ def planned(
     with named(resolved):
         known = facts.facts(resolved)
         weights = held.of_folder(resolved.folder, engine.kind)
+        if role == "draft" and engine.kind == "hf" and engine.device_map is None:
+            weights = replace(weights, kept=kept_ids.read(resolved.folder))
     fits.check_quantized(weights.contents, engine.kind)
     place = _place(engine, known.dtype, prefill)
     return PlannedModel(
@@ -89,26 +96,29 @@ def _place(engine: Engine, own_dtype: str, prefill: Prefill) -> Place:
 
 def _made(model: PlannedModel, how: str, weights: Weights, place: Place, *, shared: bool = False) -> PlannedModel:
     """A model with other weights than its folder's, quantized by `how`."""
+    weights = replace(weights, kept=model.weights.kept)
     return replace(model, how=how, weights=weights, place=place, held=weights.held(place, shared=shared))
 
 
 class Beside:
     """Models by what asks for them; a refusal is kept too, so that each is told once for all arms."""
 
-    def __init__(self, experiment: Experiment, target: PlannedModel, tokenizer: Any, fetch: bool) -> None:
-        self._engine, self._target, self._tokenizer, self._fetch = experiment.engine, target, tokenizer, fetch
+    def __init__(self, experiment: Experiment, target: PlannedModel, tokenizer: Any, stand_ins: StandIns) -> None:
+        self._engine, self._target, self._tokenizer = experiment.engine, target, tokenizer
+        self._stand_ins, self._fetch = stand_ins, stand_ins.fetch
         self._found: dict[Any, PlannedModel | UserError] = {}
         self.notes: list[str] = []
 
     def target(self, spec: TargetSpec) -> PlannedModel:
-        """The target of an arm: the plain one, or one with quantized weights.
+        """The target of an arm: the plain one or a stand-in, or one of them with quantized weights.
 
         Raises:
-            UserError: the recipe or the folder will not do.
+            UserError: the stand-in, the recipe or the folder will not do.
         """
-        if spec.weights == TargetSpec(prefill=spec.prefill):
-            return self._target
-        return self._once(spec.weights, lambda: self._quantized(spec))
+        source = self._source(spec.source)
+        if spec.weights == TargetSpec(source=spec.source, prefill=spec.prefill):
+            return source
+        return self._once(spec.weights, lambda: self._quantized(spec, source))
 
     def draft(self, spec: DraftSpec | None, target: TargetSpec) -> PlannedModel | None:
         """A draft's second model; None where there is none.
@@ -121,14 +131,21 @@ class Beside:
         if spec is None or spec.model is None:
             return None
         own = self.target(target)
+        if spec.model != SELF:
+            named_draft = self._draft(spec)
+            self._once((spec.model, target.source), lambda: self._speaks(named_draft, spec.model, target.source))
         # What decides which weights are loaded; k and rule do not.
-        on = target.weights if spec.model == "self" and spec.recipe is None else None
+        on = target.weights if spec.model == SELF and spec.recipe is None else None
         return self._once((spec.proposer, on), lambda: self._second(spec, own))
 
     def loaded(self) -> list[PlannedModel]:
         """The models that will be loaded beside the target."""
-        found = {id(m): m for m in self._found.values() if isinstance(m, PlannedModel) and m is not self._target}
+        every = [*(one.model for one in self._stand_ins.all()), *self._found.values()]
+        found = {id(m): m for m in every if isinstance(m, PlannedModel) and m is not self._target}
         return list(found.values())
+
+    def _source(self, source: str | None) -> PlannedModel:
+        return self._target if source is None else self._stand_ins.of(source).model
 
     def _once(self, key: Any, find: Callable[[], PlannedModel]) -> PlannedModel:
         if key not in self._found:
@@ -142,10 +159,10 @@ class Beside:
             raise found
         return found
 
-    def _quantized(self, spec: TargetSpec) -> PlannedModel:
-        target = self._target
+    def _quantized(self, spec: TargetSpec, source: PlannedModel) -> PlannedModel:
         if spec.recipe is not None:
-            return self._by_recipe("target", target, spec.recipe, spec.prefill)
+            with named(source.resolved):
+                return self._by_recipe("target", source, spec.recipe, spec.prefill)
         found = planned("target", str(spec.model), self._engine, None, self._fetch, spec.prefill)
         if not _is_quantized(found):
             raise ModelError(
@@ -154,18 +171,29 @@ class Beside:
         self._compare(found, f"quantized target {spec.model}")
         return found
 
+    def _engine_of(self, spec: DraftSpec) -> Engine:
+        return self._engine if spec.dtype is None else self._engine.model_copy(update={"dtype": spec.dtype})
+
+    def _draft(self, spec: DraftSpec) -> PlannedModel:
+        """The model that a draft names, as it is stored."""
+        key = ("draft", spec.model, spec.dtype, spec.prefill)
+        engine = self._engine_of(spec)
+        return self._once(key, lambda: planned("draft", str(spec.model), engine, None, self._fetch, spec.prefill))
+
+    def _speaks(self, draft: PlannedModel, name: str | None, source: str | None) -> PlannedModel:
+        """The draft, where it speaks the tokens of the target that it drafts for."""
+        with named(draft.resolved):
+            self._compare(draft, f"draft {name}", source)
+        return draft
+
     def _second(self, spec: DraftSpec, own: PlannedModel) -> PlannedModel:
-        engine = self._engine
-        if spec.dtype is not None:
-            engine = engine.model_copy(update={"dtype": spec.dtype})
-        if spec.model == "self":
+        engine = self._engine_of(spec)
+        if spec.model == SELF:
             source = own if spec.recipe is None else self._target
             # Engines share weights where the draft asks for no other dtype than they were asked for, word by word.
             found = source if engine.dtype == self._engine.dtype else _again(source, engine, spec.prefill)
         else:
-            found = planned("draft", str(spec.model), engine, None, self._fetch, spec.prefill)
-            with named(found.resolved):
-                self._compare(found, f"draft {spec.model}")
+            found = self._draft(spec)
         if spec.recipe is not None:
             with named(found.resolved):
                 return self._by_recipe("draft", found, spec.recipe, spec.prefill)
@@ -229,11 +257,13 @@ class Beside:
         weights = held.of_recipe(recipe, contents.read(source.resolved.folder), checked.layers)
         return _made(source, path, weights, place)
 
-    def _compare(self, other: PlannedModel, role: str) -> None:
+    def _compare(self, other: PlannedModel, role: str, source: str | None = None) -> None:
+        """Refuse tokens that are not those of the target, or of the stand-in `source`."""
+        tokenizer = self._tokenizer if source is None else self._stand_ins.of(source).tokenizer
         compared = tokenizers.compare(
-            self._tokenizer,
+            tokenizer,
             tokenizers.load(other.resolved),
-            target_vocab=self._target.facts.vocab,
+            target_vocab=self._source(source).facts.vocab,
             draft_vocab=other.facts.vocab,
         )
         self.notes += [f"{role}: {note}" for note in (*other.facts.notes, *compared.notes)]

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from specq.core.errors import PromptError, Unsupported, UserError
+from specq.core.errors import ConfigError, Unsupported, UserError
 from specq.core.nouns import counted
 from specq.core.types import Prompt
 from specq.engines.base import Capabilities
@@ -25,8 +24,10 @@ from specq.experiment.checks import (
     misfits,
 )
 from specq.experiment.eval_plan import PlannedEval
+from specq.experiment.rendering import render
 from specq.experiment.schema import Experiment
 from specq.experiment.sizes import PlannedArm, PlannedModel, planned_arm, refused_arm
+from specq.experiment.stand_ins import StandIn, StandIns, incomparable
 from specq.models import tokenizers
 
 
@@ -39,7 +40,8 @@ class Plan:
 
     `blocks` are the arms of each target where one target is in memory at a time, empty where all are;
     `together_bytes` is what all targets at once would take, `logits_bytes` is what the audit of a run in blocks
-    keeps on disk. `available_bytes` is what the device has free now, None where it was not asked.
+    keeps on disk. `available_bytes` is what the device has free now, None where it was not asked. `stand_ins` are the
+    models that levers put in the target's place.
     """
 
     experiment: Experiment
@@ -57,6 +59,7 @@ class Plan:
     bandwidth_bytes_per_s: float | None
     refusals: tuple[Refusal, ...]
     notes: tuple[str, ...]
+    stand_ins: tuple[StandIn, ...] = ()
 
     def check(self) -> None:
         """Do nothing when all arms can run.
@@ -72,6 +75,10 @@ class Plan:
         lines = [f"{', '.join(names)}: {reason}" if names else reason for reason, names in who.items()]
         several = f"{len(lines)} things stop this run: " if len(lines) > 1 else ""
         raise self.refusals[0].error(several + "; ".join(lines))
+
+    def prompts_of(self, source: str | None) -> tuple[Prompt, ...]:
+        """The prompts as the model `source` in the target's place reads them; None: as the target does."""
+        return next((one.prompts for one in self.stand_ins if one.source == source), self.prompts)
 
     def to_json(self) -> dict[str, Any]:
         """Plain values for `--json` and for tables; prompts as id, tags and token count."""
@@ -117,13 +124,12 @@ def make(
     target = models.planned("target", experiment.target.model, experiment.engine, experiment.target.revision, fetch)
     with models.named(target.resolved):
         tokenizer = tokenizers.load(target.resolved)
-    rendered, refusals, notes = _render(items, tokenizer)
+    rendered, refusals, notes = render(items, tokenizer)
     notes = [*_workload_notes(experiment, items, target), *target.facts.notes, *notes]
     evals, unfit, said = eval_plan.planned(experiment, target, tokenizer)
     refusals = [*refusals, *unfit, *floor_checks.refusals(experiment, len(items), evals)]
     notes = [*notes, *said, *floor_checks.notes(experiment)]
-    longest = max(rendered, key=lambda prompt: len(prompt.ids), default=None)
-    tokens = (len(longest.ids) if longest else 0) + experiment.workload.max_new_tokens
+    new_tokens = experiment.workload.max_new_tokens
     if capabilities is None:
         capabilities = checks.capabilities(experiment.engine)
     try:
@@ -137,15 +143,31 @@ def make(
     except UserError as error:
         refusals.append(Refusal(arm=None, reason=str(error), error=type(error)))
     refusals += check_ids(target, rendered)
-    refusals += misfits(None, "", target, rendered, experiment.workload.max_new_tokens)
-    beside = models.Beside(experiment, target, tokenizer, fetch)
+    refusals += misfits(None, "", target, rendered, new_tokens)
+    stand_ins = StandIns(
+        experiment=experiment,
+        target=target,
+        tokenizer=tokenizer,
+        items=items,
+        prompts=rendered,
+        evals=evals,
+        fetch=fetch,
+    )
+    beside = models.Beside(experiment, target, tokenizer, stand_ins)
     planned, loads = [], []
     for arm in arms(experiment):
         own, draft, unfit = target, None, list[Refusal]()
+        prompts, asked, source = rendered, evals, arm.target.source
         try:
+            if source is not None:
+                stand_in = stand_ins.of(source)
+                own, prompts, asked = stand_in.model, stand_in.prompts, stand_in.evals
+                if why := incomparable(experiment, stand_in):
+                    raise ConfigError(why)
             own = beside.target(arm.target)
             with models.named(target.resolved, own.resolved):
                 checks.check_arm(arm, own, experiment, capabilities)
+                checks.check_text(arm, prompts)
                 draft = beside.draft(arm.draft, arm.target)
             with models.named(*(model.resolved for model in (target, own, draft) if model is not None)):
                 if draft is not None and draft.resolved not in (target.resolved, own.resolved):
@@ -154,22 +176,24 @@ def make(
                 check_rollback(arm.draft, own, draft)
         except UserError as error:
             unfit.append(Refusal(arm=arm.id, reason=str(error), error=type(error)))
-        # What fits the target fits every context that is as long.
+        # What fits the target fits every context that is as long, of a model that reads as it does.
         for role, model in (("", own), ("draft ", draft)):
-            if model is not None and _is_shorter(model, target):
-                unfit += misfits(arm.id, role, model, rendered, experiment.workload.max_new_tokens)
-                unfit += eval_checks.misfits(arm.id, role, model, evals)
+            if model is not None and (prompts is not rendered or _is_shorter(model, target)):
+                unfit += misfits(arm.id, role, model, prompts, new_tokens)
+                unfit += eval_checks.misfits(arm.id, role, model, asked)
         if unfit:
             refusals += unfit
             planned.append(refused_arm(arm))
             continue
+        tokens = max((len(prompt.ids) for prompt in prompts), default=0) + new_tokens
         planned.append(planned_arm(arm, own, draft, tokens=tokens, bandwidth=bandwidth_bytes_per_s))
-        loads.append(memory.Load(arm=planned[-1], target=own, draft=draft))
+        loads.append(memory.Load(arm=planned[-1], target=own, draft=draft, evals=asked))
     evals, said = eval_checks.settled(experiment, target, loads, evals)
     with suppress(UserError):
         # A recipe or a text that cannot be read is refused with its arm.
         said += overlap.notes(experiment, evals)
-    asked = eval_memory.held(experiment, loads, evals)
+    answering = eval_memory.held(experiment, loads, evals)
+    of_models = [*(note for one in stand_ins.all() for note in one.notes), *beside.notes]
     logits_bytes = memory.logits_bytes(target, experiment, len(rendered))
     held = memory.held(memory.blocks(loads, experiment.engine), experiment, available_bytes, logits_bytes)
     return Plan(
@@ -180,40 +204,21 @@ def make(
         evals=evals,
         blocks=tuple(block.arms for block in held.blocks),
         logits_bytes=logits_bytes if held.blocks else 0,
-        needed_bytes=max(held.needed_bytes, asked.needed_bytes),
+        needed_bytes=max(held.needed_bytes, answering.needed_bytes),
         together_bytes=held.together_bytes,
-        evals_bytes=asked.answers_bytes,
-        proofs_bytes=asked.proofs_bytes,
+        evals_bytes=answering.answers_bytes,
+        proofs_bytes=answering.proofs_bytes,
         available_bytes=available_bytes,
         bandwidth_bytes_per_s=bandwidth_bytes_per_s,
-        refusals=(*refusals, *held.refusals, *eval_memory.refusals(asked, available_bytes)),
-        notes=tuple(dict.fromkeys([*notes, *said, *beside.notes, *([held.note] if held.note else [])])),
+        refusals=(*refusals, *held.refusals, *eval_memory.refusals(answering, available_bytes)),
+        notes=tuple(dict.fromkeys([*notes, *said, *of_models, *([held.note] if held.note else [])])),
+        stand_ins=tuple(stand_ins.all()),
     )
 
 
 def _is_shorter(model: PlannedModel, target: PlannedModel) -> bool:
     context = model.facts.context
     return context is not None and (target.facts.context is None or context < target.facts.context)
-
-
-def _render(items: Sequence[prompt_files.Item], tokenizer: Any) -> tuple[tuple[Prompt, ...], list[Refusal], list[str]]:
-    prompts, refused, notes = [], dict[str, list[str]](), Counter[str]()
-    for item in items:
-        try:
-            rendered = tokenizers.render(tokenizer, item.prompt or list(item.messages))
-        except PromptError as error:
-            refused.setdefault(str(error), []).append(item.id)
-            continue
-        notes.update(rendered.notes)
-        prompts.append(Prompt(id=item.id, ids=rendered.ids, text=rendered.text, messages=item.messages, tags=item.tags))
-    refusals = []
-    for reason, (first, *others) in refused.items():
-        # What a template refuses it refuses in most prompts, so the first stands for all.
-        more = f" (and {counted(len(others), 'more prompt')})" if others else ""
-        refusals.append(Refusal(arm=None, reason=f'prompt "{first}"{more}: {reason}', error=PromptError))
-    some = {n: f" ({n} of {counted(len(items), 'prompt')})" for n in notes.values() if n < len(items)}
-    said = [note + some.get(n, "") for note, n in notes.items()]
-    return tuple(prompts), refusals, said
 
 
 def _workload_notes(experiment: Experiment, items: Sequence[prompt_files.Item], target: PlannedModel) -> list[str]:

@@ -16,7 +16,9 @@ from specq.core import text_lines
 from specq.core.errors import PromptError, nearest
 from specq.evals.item_values import ROLES
 
-_OWN_KEYS = ("id", "messages", "prompt", "tags")
+RANDOM_TOKENS = "random-tokens"
+"""The tag of prompts that are no text: no draft is measured on them."""
+OWN_KEYS = ("id", "messages", "prompt", "tags")
 _SPEC_BENCH_KEYS = ("question_id", "category", "turns", "reference")
 _MESSAGE_KEYS = ("role", "content")
 
@@ -47,7 +49,7 @@ def load(path: Path, limit: int | None = None) -> tuple[Item, ...]:
     """
     items: dict[str, tuple[int, Item]] = {}
     for number, line in text_lines.numbered(_text(path)):
-        item = _item(line, where=f"{path}:{number}")
+        item = parsed(line, where=f"{path}:{number}")
         if item.id in items:
             raise PromptError(f'{path}:{number}: id "{item.id}" stands in line {items[item.id][0]} too; ids are unique')
         items[item.id] = (number, item)
@@ -65,7 +67,13 @@ def _text(path: Path) -> str:
         raise PromptError(f"{path}: cannot be read ({error}); set workload.prompts to a JSONL file") from error
 
 
-def _item(line: str, *, where: str) -> Item:
+def parsed(line: str, *, where: str) -> Item:
+    """The item of one line.
+
+    Raises:
+        PromptError: the line is wrong; the message begins with `where`.
+    """
+
     def once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
         # JSON readers keep the last of two values in silence, and the first may be the one that was meant.
         found = dict(pairs)
@@ -81,7 +89,7 @@ def _item(line: str, *, where: str) -> Item:
     if not isinstance(value, dict):
         raise PromptError(f"{where}: a {type(value).__name__}; allowed is a JSON object with id and messages or prompt")
     spec_bench = "question_id" in value
-    known = _SPEC_BENCH_KEYS if spec_bench else _OWN_KEYS
+    known = _SPEC_BENCH_KEYS if spec_bench else OWN_KEYS
     for key in value:
         if key not in known:
             raise PromptError(

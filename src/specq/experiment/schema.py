@@ -174,7 +174,8 @@ class Experiment(Table):
         """The lever names of each arm beside the baseline, sorted within an arm; no arm stands twice.
 
         Raises:
-            ValueError: `arms.run` names an unknown lever, one lever twice, or two levers of one kind in one arm.
+            ValueError: `arms.run` names an unknown lever, one lever twice, two levers of one kind in one arm, or two
+                that both name the weights.
         """
         sets: dict[tuple[str, ...], None] = {}
         for entry in self.arms.run:
@@ -197,6 +198,13 @@ class Experiment(Table):
         kinds = [self.levers[name].kind for name in names]
         if twice := sorted({kind for kind in kinds if kinds.count(kind) > 1}):
             raise ValueError(f'arms.run: "{entry}" has two levers of kind {twice[0]}; name one of each kind')
+        own = dict(zip(kinds, names, strict=True))
+        if "model" in own and "quantize" in own and (folder := self.levers[own["quantize"]].model) is not None:
+            raise ValueError(
+                f'arms.run: "{entry}" names two sets of weights, {folder} ({own["quantize"]}) and '
+                f"{self.levers[own['model']].model} ({own['model']}); give {own['quantize']} a recipe, which quantizes "
+                "whatever stands in the target's place, or name one of them"
+            )
         return tuple(sorted(names))
 
     def resolved(self) -> dict[str, Any]:

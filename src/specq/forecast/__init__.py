@@ -39,8 +39,9 @@ def ask_drafts(
 ) -> Experiment:
     """An experiment that asks which of some drafts is the best for a target.
 
-    A draft is a model, "lookup", "lookup:suffix", "early_exit:N", "self:8" or "self:4"; `engine` and `workload` hold
-    keys of those tables of an experiment.
+    A draft is a model, "lookup", "lookup:suffix", "early_exit:N", "self:8" or "self:4"; "+lookup" or "+lookup:suffix"
+    after any but a lookup copies from the text first. `engine` and `workload` hold keys of those tables of an
+    experiment.
 
     Raises:
         ConfigError: no such draft, one twice, or a key or value that is not allowed.

@@ -14,16 +14,29 @@ from specq.experiment.explain import explain
 from specq.experiment.schema import Experiment
 
 WORDS = (
-    'a model (hub id, folder, GGUF file or built-in), "lookup", "lookup:suffix", "early_exit:25", "self:8" or "self:4"'
+    'a model (hub id, folder, GGUF file or built-in), "lookup", "lookup:suffix", "early_exit:25", "self:8", "self:4", '
+    'or any but a lookup with "+lookup" or "+lookup:suffix" at its end: it drafts where nothing is found to copy'
 )
+_FIRST = re.compile(r"(.+)\+lookup(?::(ngram|suffix))?")
 
 
 def lever(word: str) -> tuple[str, dict[str, Any]]:
     """The name and the keys of the draft lever that a word of the command line stands for.
 
     Raises:
-        ConfigError: a word that begins like one of the short forms and is none.
+        ConfigError: a word that begins like one of the short forms and is none, or a lookup before a lookup.
     """
+    found = _FIRST.fullmatch(word)
+    name, keys = _alone(word if found is None else found[1])
+    if found is None:
+        return name, keys
+    if keys["method"] == "lookup":
+        raise ConfigError(f'drafts: "{word}" is no draft: a lookup goes before another draft; allowed is {WORDS}')
+    match = found[2] or "ngram"
+    return f"{name}_lookup{'_suffix' if match == 'suffix' else ''}", keys | {"lookup_first": True, "match": match}
+
+
+def _alone(word: str) -> tuple[str, dict[str, Any]]:
     kind, _, value = word.partition(":")
     keys: dict[str, Any] = {"kind": "draft"}
     if kind == "lookup" and value in ("", "ngram", "suffix"):

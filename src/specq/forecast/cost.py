@@ -6,8 +6,9 @@ perfect draft, (k + 1) T(1) / step(k), and the tokens per step at which drafting
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 
@@ -44,6 +45,9 @@ class Curve:
     `depths` are the curves of each context that was measured, the shortest first; all but the first may have fewer
     points. Where there are several, `points` and `plain` lie between them, at `context`. `prefill_s` is what the
     target took to read a prompt of `prefill_tokens` tokens, None where that was not measured.
+
+    `copies` is the curve of the lookup that goes before the draft, whose own curve this is; None without one. What a
+    draft's pass over the tokens of copied blocks takes beyond a pass over one token is in neither.
     """
 
     plain: Point
@@ -53,6 +57,7 @@ class Curve:
     prefill_tokens: int = 0
     prefill_s: float | None = None
     depths: tuple[Curve, ...] = ()
+    copies: Curve | None = None
 
     def parts(self, most: int, contexts: Sequence[int] | np.ndarray | None = None) -> dict[str, np.ndarray]:
         """Seconds of "draft", "verify" and "rest" for 0 .. most proposals, [most + 1] each.
@@ -72,6 +77,22 @@ class Curve:
         own = [_deeper(self.depths[0], depth, most) for depth in self.depths]
         weights = self._weights(contexts)
         return {name: np.maximum(weights @ np.array([each[name] for each in own]), 0.0) for name in own[0]}
+
+    def copied_parts(self, most: int, contexts: Sequence[int] | np.ndarray | None = None) -> dict[str, np.ndarray]:
+        """As `parts`, of a step whose proposals a lookup copied, in plain steps of this curve.
+
+        Where no copy was seen, it costs what a drafted step does without its drafting.
+        """
+        own = self.parts(most, contexts)
+        if self.copies is None or not any(one.proposed for one in self.copies.points):
+            return own | {"draft": np.zeros_like(own["draft"])}
+        plain, other = self.plain.step_s, self.copies.plain.step_s
+        if contexts is None:
+            scale: Any = plain / other
+        else:
+            # The machine may have been faster for one curve than for the other.
+            scale = (self.plain_s(contexts) / self.copies.plain_s(contexts))[:, None]
+        return {name: scale * seconds for name, seconds in self.copies.parts(most, contexts).items()}
 
     def step_s(self, most: int, contexts: Sequence[int] | np.ndarray | None = None) -> np.ndarray:
         """Seconds of a step with 0 .. most proposals, [most + 1], or [T, most + 1] at `contexts` [T]."""
@@ -106,8 +127,14 @@ class Curve:
         return np.stack([np.interp(np.asarray(contexts, dtype=float), at, row) for row in each], axis=-1)
 
     def ceiling(self, k: int) -> float:
-        """The speed-up of a draft of k tokens that is always right: (k + 1) T(1) / step(k)."""
-        return (k + 1) * self.plain.step_s / float(self.step_s(k)[k])
+        """The speed-up of a draft of k tokens that is always right: (k + 1) T(1) / step(k).
+
+        With a lookup before it, that of the better one: its place may be found at every step.
+        """
+        step_s = float(self.step_s(k)[k])
+        if self.copies is not None:
+            step_s = min(step_s, sum(float(seconds[k]) for seconds in self.copied_parts(k).values()))
+        return (k + 1) * self.plain.step_s / step_s
 
     def break_even(self, k: int) -> float:
         """The tokens per step at which a draft of k tokens is as fast as none: step(k) / T(1)."""
@@ -126,6 +153,14 @@ class Curve:
         if verify >= (k + 1) * plain:
             return f"{said}: verifying {k + 1} tokens takes {verify / plain:.2f} plain steps"
         return f"{said}: drafting takes {draft / plain:.2f} and verifying {verify / plain:.2f} plain steps"
+
+
+def named(curves: Mapping[str, Curve]) -> Iterator[tuple[str, Curve]]:
+    """Curves as tables have them: of each draft its own, then that of the lookup that goes before it."""
+    for name, curve in curves.items():
+        yield name, curve
+        if curve.copies is not None:
+            yield f"{name}, copied", curve.copies
 
 
 def grid(most: int) -> tuple[int, ...]:

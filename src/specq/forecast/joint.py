@@ -77,7 +77,7 @@ def study(
     """Forecast every target with every draft.
 
     Args:
-        experiment: its quantize levers are the targets beside its own, its draft levers the drafts.
+        experiment: its quantize and model levers are the targets beside its own, its draft levers the drafts.
         ks: how many tokens a step may propose.
         say: told what is being done.
         ceilings: gets each target's name and its curves, before the target generates anything.
@@ -105,15 +105,17 @@ def study(
     specs = {
         name: making.of_folder(joint_plan.target_spec(asked, name), made, asked.experiment) for name in laid.targets
     }
+    # Another model reads the same messages through its own template.
+    prompts = {name: laid.plan.prompts_of(spec.source) for name, spec in specs.items()}
     say(f"measuring plain decoding of {', '.join(specs)} in turns")
     plain = scale.measure(
-        engines.make_engine(asked.experiment), asked.experiment, specs, laid.plan.prompts, together=laid.together
+        engines.make_engine(asked.experiment), asked.experiment, specs, prompts, together=laid.together
     )
     took("scale")
     found: dict[str, Study] = {}
     for name, spec in specs.items():
         drafts = {
-            own: making.of_folder(joint_plan.draft_spec(asked, own), made, asked.experiment)
+            own: making.of_folder(joint_plan.draft_spec(asked, name, own), made, asked.experiment)
             for own in laid.drafts(name)
         }
         if drafts:
@@ -122,7 +124,7 @@ def study(
                 ks=ks,
                 say=partial(_say_of, say, name),
                 ceilings=partial(ceilings, name),
-                on=On(plan=laid.plan, target=spec, drafts=drafts),
+                on=On(plan=replace(laid.plan, prompts=prompts[name]), target=spec, drafts=drafts),
                 contexts=contexts,
             )
             took(name)

@@ -5,18 +5,20 @@ from __future__ import annotations
 import sys
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from pathlib import Path
 
 from specq.core.errors import Unsupported
 from specq.core.types import DraftSpec, TargetSpec
 from specq.experiment import checks
 from specq.experiment import plan as planning
+from specq.experiment.arms import on_target
 from specq.experiment.config import from_resolved
-from specq.experiment.levers import Lever
+from specq.experiment.levers import SELF, Lever
 from specq.experiment.memory import gib
 from specq.experiment.plan import Plan
 from specq.experiment.schema import Experiment
 from specq.experiment.sizes import PlannedArm
-from specq.forecast.of_file import Asked
+from specq.forecast.of_file import OTHER_TARGETS, Asked
 from specq.report.forecast_grid import BASELINE
 
 Key = tuple[str, str | None]
@@ -59,7 +61,8 @@ def lay(asked: Asked, *, free: int | None) -> Laid:
         free: bytes that the device has, None: not checked.
 
     Raises:
-        UserError: models, tokenizers or prompts will not do, or memory holds not even the baseline with its drafts.
+        UserError: models, tokenizers or prompts will not do, a target speaks other tokens than the baseline, or memory
+            holds not even the baseline with its drafts.
     """
     experiment = asked.experiment
     why: dict[Key, str] = {
@@ -71,6 +74,7 @@ def lay(asked: Asked, *, free: int | None) -> Laid:
     pairs = [(target, draft) for target in asked.targets for draft in asked.drafts if (target, draft) not in why]
     # The memory of all targets at once is no question here: each is studied by itself.
     plan = planning.make(with_arms(experiment, ["each", *(" + ".join(pair) for pair in pairs)]), available_bytes=_ALL)
+    _check_tokens(plan)
     keys = {key(arm, experiment): arm for arm in plan.arms}
     refused: dict[str, str] = {}
     for refusal in plan.refusals:
@@ -119,7 +123,8 @@ def with_arms(experiment: Experiment, arms: list[str]) -> Experiment:
 def key(arm: PlannedArm, experiment: Experiment) -> Key:
     """The cell that an arm is."""
     kinds = {experiment.levers[name].kind: name for name in arm.levers}
-    return kinds.get("quantize", BASELINE), kinds.get("draft")
+    changed = [kinds[kind] for kind in OTHER_TARGETS if kind in kinds]
+    return changed[0] if changed else BASELINE, kinds.get("draft")
 
 
 def target_spec(asked: Asked, target: str) -> TargetSpec:
@@ -127,16 +132,30 @@ def target_spec(asked: Asked, target: str) -> TargetSpec:
     return TargetSpec() if target == BASELINE else asked.experiment.levers[target].change(TargetSpec())
 
 
-def draft_spec(asked: Asked, draft: str) -> DraftSpec:
-    """The draft of a lever of that kind."""
+def draft_spec(asked: Asked, target: str, draft: str) -> DraftSpec:
+    """The draft of a lever of that kind, as it serves a target."""
     found = asked.experiment.levers[draft].draft()
     assert found is not None
-    return found
+    return on_target(found, target_spec(asked, target))
+
+
+def _check_tokens(plan: Plan) -> None:
+    """Refuse a target whose tokens are not the baseline's: cells are compared by their seconds a token."""
+    for one in plan.stand_ins:
+        if one.other_tokens:
+            raise Unsupported(
+                f"{one.name}: the tokens of {one.source} are not the target's ({one.other_tokens}), so its seconds a "
+                "token have no place beside the other cells'; take the lever out: specq run compares whole answers "
+                '(objective.minimise = "e2e_s", workload.lengths = "natural")'
+            )
 
 
 def _senseless(target: Lever, draft: Lever, name: str, own: str) -> str:
-    """Why a draft makes no sense on a quantized target; "" where it does."""
-    if draft.model != "self":
+    """Why a draft makes no sense on a quantized target, or on another model; "" where it does."""
+    if target.kind == "model":
+        same = draft.model is not None and draft.recipe is None and _path(draft.model) == _path(str(target.model))
+        return f"{own} is {name} itself: a draft that costs as much as its target saves nothing" if same else ""
+    if draft.model != SELF:
         return ""
     if draft.bits is not None:
         return (
@@ -147,6 +166,10 @@ def _senseless(target: Lever, draft: Lever, name: str, own: str) -> str:
     if draft.recipe is not None and same:
         return f"{own} is {name} itself: a draft that costs as much as its target saves nothing"
     return ""
+
+
+def _path(name: str) -> Path:
+    return Path(name).expanduser().absolute()
 
 
 def _needed(arms: Mapping[Key, PlannedArm]) -> dict[str, int]:

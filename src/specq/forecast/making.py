@@ -38,5 +38,8 @@ def of_folder(spec: S, made: Mapping[str, Path], experiment: Experiment) -> S:
     """A target or a draft by the folder that its recipe made; one without a recipe as it is."""
     if spec.recipe is None:
         return spec
-    source = experiment.target.model if spec.model in (None, "self") else str(spec.model)
+    if isinstance(spec, TargetSpec):
+        source = artifacts.source_of(experiment, spec)
+    else:
+        source = experiment.target.model if spec.model in (None, "self") else str(spec.model)
     return replace(spec, recipe=None, model=str(made[artifacts.label(source, spec.recipe)]))

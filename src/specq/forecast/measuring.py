@@ -114,7 +114,8 @@ def measure(
     Every round decodes short texts with each k of the grid and plain ones around each, and takes the next prompt; as
     many rounds are made as fit `seconds` a draft. A step's seconds are those of the median plain step times its share
     of the plain steps before and after its text. A lookup reads prompts that say everything twice, at their length,
-    so that it has something to propose.
+    so that it has something to propose. A draft with a lookup before it is measured as the two that it is, each half
+    as long.
 
     Args:
         target: with its weights.
@@ -134,14 +135,23 @@ def measure(
         at = _depths(prober, prompts, sampling, grid, contexts)
         passes = _passes(_curve(target, prober, at, sampling, seconds, prefills))
     found = {
-        name: _curve(
-            target, draft, _depths(draft, prompts, sampling, grid, contexts), sampling, seconds, prefills, passes
+        (name, part): _curve(
+            target, one, _depths(one, prompts, sampling, grid, contexts), sampling, share, prefills, passes
         )
         for name, draft in drafts.items()
+        for part, one, share in _parts(draft, seconds)
     }
     # The target reads a prompt as fast whichever draft is measured, so that each context has one number for all.
     taken = {tokens: float(np.median(some)) for tokens, some in prefills.items()}
-    return {name: _told(curve, taken, middle) for name, curve in found.items()}
+    told = {key: _told(curve, taken, middle) for key, curve in found.items()}
+    return {name: replace(told[name, "own"], copies=told.get((name, "copies"))) for name in drafts}
+
+
+def _parts(draft: DraftSpec, seconds: float) -> list[tuple[str, DraftSpec, float]]:
+    """What is measured of a draft, and how long each."""
+    if not draft.lookup_first:
+        return [("own", draft, seconds)]
+    return [("own", draft.alone, seconds / 2), ("copies", draft.lookup, seconds / 2)]
 
 
 def _told(curve: Curve, prefills: Mapping[int, float], middle: int | None) -> Curve:

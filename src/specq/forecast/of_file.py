@@ -12,6 +12,9 @@ from specq.experiment.config import from_resolved
 from specq.experiment.levers import Lever
 from specq.experiment.schema import Experiment
 
+OTHER_TARGETS = ("quantize", "model")
+"""Kinds of levers that make another target of an experiment's, each by itself."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Asked:
@@ -27,7 +30,7 @@ class Asked:
 
 
 def ask(experiment: Experiment, *, targets: bool) -> Asked:
-    """What is asked of the drafts of an experiment, and with `targets` of its quantized targets beside them.
+    """What is asked of the drafts of an experiment, and with `targets` of its other targets beside them.
 
     Every k and every exact rule is forecast, so that levers that propose the same stand once, under the first name,
     and a lossy lever under an exact rule.
@@ -37,7 +40,7 @@ def ask(experiment: Experiment, *, targets: bool) -> Asked:
     """
     levers = experiment.levers
     drafts, notes = _drafts(levers.items(), experiment.name)
-    changed = {name: lever for name, lever in levers.items() if lever.kind == "quantize"}
+    changed = {name: lever for name, lever in levers.items() if lever.kind in OTHER_TARGETS}
     if changed and not targets:
         notes.append(f"{', '.join(changed)} change the target: only drafts of the plain target are forecast here")
     if caches := [name for name, lever in levers.items() if lever.kind == "kv_cache"]:
@@ -56,12 +59,12 @@ def ask(experiment: Experiment, *, targets: bool) -> Asked:
 
 def changes_target(experiment: Experiment) -> bool:
     """Whether it has levers that give the target other weights: then targets and drafts make a grid."""
-    return any(lever.kind == "quantize" for lever in experiment.levers.values())
+    return any(lever.kind in OTHER_TARGETS for lever in experiment.levers.values())
 
 
 def _drafts(levers: Iterable[tuple[str, Lever]], name: str) -> tuple[dict[str, Lever], list[str]]:
     found: dict[str, Lever] = {}
-    same: dict[DraftSpec, list[str]] = {}
+    same: dict[tuple[DraftSpec, DraftSpec | None], list[str]] = {}
     notes, kinds = [], dict[str, list[str]]()
     for own, lever in levers:
         kinds.setdefault(lever.kind, []).append(own)
@@ -71,10 +74,11 @@ def _drafts(levers: Iterable[tuple[str, Lever]], name: str) -> tuple[dict[str, L
         if draft.lossy:
             notes.append(f"{own}: {draft.rule} is lossy, so its steps cannot be replayed: the exact rules are forecast")
             lever = _exact(lever)
-        if draft.proposer in same:
-            same[draft.proposer].append(own)
+        proposes = (draft.proposer, draft.lookup.proposer if draft.lookup_first else None)
+        if proposes in same:
+            same[proposes].append(own)
             continue
-        same[draft.proposer] = [own]
+        same[proposes] = [own]
         found[own] = lever
     if not found:
         kept = "; ".join(f"{kind}: {', '.join(own)}" for kind, own in kinds.items()) or "none"

@@ -32,7 +32,8 @@ class Forecast:
 
     `tokens_per_step` and `speedup` (of tpot_s, over plain decoding) are pooled over prompts. `p_faster` is the share of
     resamples in which it is faster than plain decoding, `slower_prompts` the share of prompts that it slows down, and
-    `regret` the mean share of time lost against the best cell, over resamples (plain decoding is a cell too).
+    `regret` the mean share of time lost against the best cell, over resamples (plain decoding is a cell too). The
+    seconds are those of a step in the middle of the curve; with a lookup before the draft, of a step that it drafts.
     """
 
     cell: Cell
@@ -195,10 +196,24 @@ def step_costs(
     The first token came from the prefill, so that a step at token t has prompt_tokens + t tokens before it. Where
     those are not known, all steps cost what they do in the middle of the curve.
     """
+    whole = sum(step_parts(text, curve, most, prompt_tokens).values())
+    assert isinstance(whole, np.ndarray)
     if prompt_tokens is None:
-        return np.broadcast_to(curve.step_s(most), (len(text), most + 1)), np.full(len(text), curve.plain.step_s)
-    contexts = prompt_tokens + np.arange(len(text))
-    return curve.step_s(most, contexts), curve.plain_s(contexts)
+        return whole, np.full(len(text), curve.plain.step_s)
+    return whole, curve.plain_s(prompt_tokens + np.arange(len(text)))
+
+
+def step_parts(text: Traced | Copied, curve: Curve, most: int, prompt_tokens: int | None) -> dict[str, np.ndarray]:
+    """The parts of a step with 0 .. most proposals at each token of a text, [T, most + 1] each, as `step_costs`.
+
+    Where a lookup goes before a draft, a step costs what it does of the one that proposes there.
+    """
+    contexts = None if prompt_tokens is None else prompt_tokens + np.arange(len(text))
+    parts = curve.parts(most, contexts)
+    if isinstance(text, Copied) and text.elsewhere is not None:
+        here, copied = (text.proposed > 0)[:, None], curve.copied_parts(most, contexts)
+        parts = {name: np.where(here, copied[name], seconds) for name, seconds in parts.items()}
+    return {name: np.broadcast_to(seconds, (len(text), most + 1)) for name, seconds in parts.items()}
 
 
 def _size(text: Traced | Copied) -> int:
@@ -210,7 +225,8 @@ def curve_error(curve: Curve) -> float:
 
     They are medians of n steps, of a spread that is 0.67 of a standard deviation.
     """
-    parts = [curve.plain, *(point for point in curve.points if point.proposed)]
+    points = [*curve.points, *(() if curve.copies is None else curve.copies.points)]
+    parts = [curve.plain, *(point for point in points if point.proposed)]
     worst = max(1.2533 * point.spread / 0.6745 / np.sqrt(point.n) for point in parts)
     return float(np.sqrt(2) * worst)
 

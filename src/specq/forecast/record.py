@@ -7,14 +7,12 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, replace
 from typing import Any
 
-import numpy as np
-
 import specq
 from specq.core.clock import utc_stamp
 from specq.core.types import EXACT_RULES, DraftSpec
 from specq.experiment.schema import Experiment
-from specq.forecast import replay
-from specq.forecast.predict import Cell, Forecast
+from specq.forecast import cost, replay
+from specq.forecast.predict import Cell, Forecast, step_parts
 from specq.forecast.strata import Stratum
 from specq.forecast.study import Study
 from specq.report import forecast_file
@@ -138,7 +136,7 @@ def points(study: Study) -> tuple[Point, ...]:
             ceiling=depth.ceiling(point.proposed),
             break_even=depth.break_even(point.proposed),
         )
-        for name, curve in study.curves.items()
+        for name, curve in cost.named(study.curves)
         for depth in curve.depths or (curve,)
         for point in depth.points
         if point.proposed
@@ -166,9 +164,8 @@ def step_shares(study: Study, one: Cell) -> dict[str, float]:
     """
     curve, texts, whole = study.curves[one.draft], study.texts[one.draft], study.ranking.of(one)
     at = (slice(None), EXACT_RULES.index(one.rule), one.k - 1)
-    # A step at token t has the prompt and t tokens before it.
     pairs = zip(study.plan.prompts, texts, strict=True)
-    parts = [curve.parts(one.k, len(prompt.ids) + np.arange(len(text))) for prompt, text in pairs]
+    parts = [step_parts(text, curve, one.k, len(prompt.ids)) for prompt, text in pairs]
     summed = {name: float(replay.summed(texts, [each[name] for each in parts]).mean[at].sum()) for name in PARTS}
     # In plain steps, each at its own context: those are in the forecast's speed-up.
     scale = whole.tokens_per_step / whole.speedup / sum(summed.values())

@@ -54,10 +54,22 @@ class Copied:
 
     For a step whose first proposal stands at position t, `proposed` [T] counts the tokens that it would propose if it
     may propose `MOST_K`, `matched` [T] how many of them the text goes on with. The rule makes no difference.
+
+    `elsewhere` is what a draft says along the text that proposes where the lookup has nothing; None: nobody does. Which
+    of the two proposes at a start follows from the tokens before it, so each start has the law of one of them.
     """
 
     matched: np.ndarray
     proposed: np.ndarray
+    elsewhere: Traced | None = None
+
+    def __post_init__(self) -> None:
+        other = None if self.elsewhere is None else len(self.elsewhere)
+        if self.matched.shape != self.proposed.shape or other not in (None, len(self.proposed)):
+            raise ValueError(
+                f"replay: matched {self.matched.shape}, proposed {self.proposed.shape}, elsewhere {other}: all must be "
+                "of one text"
+            )
 
     def __len__(self) -> int:
         return len(self.proposed)
@@ -202,13 +214,16 @@ def _tail(text: Traced | Copied, most: int) -> np.ndarray:
     if isinstance(text, Traced):
         return survival(text, most)
     one = (text.matched[:, None] >= np.arange(most + 1)).astype(float)
+    if text.elsewhere is not None:
+        return np.where((text.proposed > 0)[:, None], one, survival(text.elsewhere, most))
     return np.broadcast_to(one, (len(EXACT_RULES), *one.shape))
 
 
 def _offers(text: Traced | Copied, most: int) -> np.ndarray:
     """How many tokens the draft would propose at each start, `most` where nothing ends its proposals."""
     if isinstance(text, Copied):
-        return np.minimum(text.proposed, most)
+        own = np.minimum(text.proposed, most)
+        return own if text.elsewhere is None else np.where(own > 0, own, _offers(text.elsewhere, most))
     total = len(text.p)
     if text.stops is None:
         return np.full(total, most)

@@ -42,7 +42,7 @@ def measure(
     engine: Engine,
     experiment: Experiment,
     targets: Mapping[str, TargetSpec],
-    prompts: Sequence[Prompt],
+    prompts: Mapping[str, Sequence[Prompt]],
     *,
     together: bool,
 ) -> dict[str, Plain]:
@@ -52,7 +52,7 @@ def measure(
         engine: opens them.
         experiment: whose sampling is used, stops ignored.
         targets: by name, recipes already made folders.
-        prompts: turns take them one after the other.
+        prompts: as each target reads them; turns take them one after the other.
         together: whether memory holds all targets at once.
     """
     sampling = experiment.sampling()
@@ -60,18 +60,18 @@ def measure(
     if together:
         with Targets(engine, experiment) as opened:
             found = {name: opened.of(spec) for name, spec in targets.items()}
-            for target in found.values():
-                _step_s(target, prompts[0], sampling)
+            for name, target in found.items():
+                _step_s(target, prompts[name][0], sampling)
             for turn in range(TURNS):
                 for name in list(found) if turn % 2 == 0 else list(found)[::-1]:
-                    seconds[name].append(_step_s(found[name], prompts[turn % len(prompts)], sampling))
+                    seconds[name].append(_step_s(found[name], _of_turn(prompts[name], turn), sampling))
     else:
         for names, turns in ((list(targets), range(TURNS // 2)), (list(targets)[::-1], range(TURNS // 2, TURNS))):
             for name in names:
                 with Targets(engine, experiment) as opened:
                     target = opened.of(targets[name])
-                    _step_s(target, prompts[0], sampling)
-                    seconds[name] += [_step_s(target, prompts[turn % len(prompts)], sampling) for turn in turns]
+                    _step_s(target, prompts[name][0], sampling)
+                    seconds[name] += [_step_s(target, _of_turn(prompts[name], turn), sampling) for turn in turns]
     return scaled(seconds)
 
 
@@ -85,6 +85,10 @@ def scaled(seconds: Mapping[str, Sequence[float]]) -> dict[str, Plain]:
         rate = Rate.of(1.0, 1.0, 1.0) if place == 0 else Rate.of(math.exp(logs.value), low, high)
         found[name] = Plain(step_s=float(np.median(own)), speedup=rate, turns=len(own))
     return found
+
+
+def _of_turn(prompts: Sequence[Prompt], turn: int) -> Prompt:
+    return prompts[turn % len(prompts)]
 
 
 def _step_s(target: LoadedTarget, prompt: Prompt, sampling: Sampling) -> float:

@@ -27,13 +27,23 @@ class Way:
 def ways(target: str, name: str, draft: DraftSpec, k: int, rule: Rule) -> tuple[Way, ...]:
     """How each engine runs a draft of k tokens.
 
+    A lookup before a draft is specq's own: of the others only llama.cpp's server puts n-grams before a draft model
+    (docs/speculative.md there), by a search of its own.
+
     Options as vLLM's page on speculative decoding, llama.cpp's docs/speculative.md (the names of its pull request
     22397), mlx-lm's --help and transformers' GenerationConfig have them.
     """
     model = draft.model or ""
     own = draft.method == "model" and draft.bits is None and draft.recipe is None and model != "self"
     found = [_specq(name, draft, k, rule)]
-    if own:
+    if draft.lookup_first:
+        no = "it has no lookup before a draft"
+        searches = "its server puts n-grams before a draft model, by a search of its own that was not forecast"
+        found += [
+            Way(engine=engine, rule=None, paste="", why_not=searches if engine == "llama.cpp" else no)
+            for engine in ("vllm", "llama.cpp", "transformers", "mlx-lm")
+        ]
+    elif own:
         config = {"model": model, "num_speculative_tokens": k, "method": "draft_model"}
         found += [
             Way(
@@ -115,7 +125,9 @@ def ways(target: str, name: str, draft: DraftSpec, k: int, rule: Rule) -> tuple[
 def _specq(name: str, draft: DraftSpec, k: int, rule: Rule) -> Way:
     keys = {"kind": "draft", "method": draft.method, "model": draft.model, "layers": draft.layers, "bits": draft.bits}
     keys["recipe"] = draft.recipe
-    if draft.method == "lookup":
+    if draft.lookup_first:
+        keys["lookup_first"] = True
+    if draft.method == "lookup" or draft.lookup_first:
         keys["match"] = draft.match
         keys |= {"max_ngram": draft.max_ngram} if draft.match == "ngram" else {}
         keys["min_ngram"] = draft.min_ngram

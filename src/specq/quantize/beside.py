@@ -6,6 +6,8 @@ import shutil
 from collections.abc import Iterator
 from pathlib import Path
 
+from specq.models import kept
+
 _FILES = (
     "tokenizer*",
     "special_tokens_map.json",
@@ -16,6 +18,7 @@ _FILES = (
     "*.tiktoken",
     "chat_template*",
     "generation_config.json",
+    kept.FILE,
 )
 _FOLDERS = ("additional_chat_templates",)
 

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from specq.core.types import Prefill
 from specq.models import headers
 from specq.models.facts import DTYPE_BYTES, active_share, is_buffer, is_position
+from specq.models.kept import ID_BYTES, Kept
 from specq.quantize import contents, layers, room
 from specq.quantize.audited import NO_KERNEL
 from specq.quantize.contents import FLOATS, Contents, Layer, canonical, module
@@ -74,13 +75,15 @@ class Weights:
 
     `schemes` go by the canonical names of layers; a tied head that is named there gets weights of its own. `why` says
     why none of them runs on a packed kernel here, "" where some may. `merged` are the canonical names of layers that
-    transformers merges with others.
+    transformers merges with others. Of the head only the rows `kept` are held, beside the embedding where it is that;
+    None: all.
     """
 
     contents: Contents
     schemes: Mapping[str, Scheme]
     why: str = ""
     merged: Collection[str] = ()
+    kept: Kept | None = None
 
     def held(self, place: Place, *, shared: bool = False) -> Held:
         """What they take at that place; `shared`: all but the quantized layers are another model's, there already."""
@@ -88,13 +91,18 @@ class Weights:
         read: Counter[str] = Counter()
         kernels: Counter[str] = Counter()
         for name, size in self._floats(place):
-            own += size
-            if self._part(name) == "head" and place.repacks and self.contents.tied:
-                own, copies = own + size, copies + size
-            read[self._part(name)] += self._read(name, size)
+            part, rows = self._part(name), size
+            if part == "head" and self.kept is not None:
+                rows = self.kept.size_of(size) + ID_BYTES * len(self.kept.ids)
+            own += size if self.contents.tied or part != "head" else rows
+            if part == "head" and self.contents.tied and (place.repacks or self.kept is not None):
+                own, copies = own + rows, copies + rows
+            read[part] += self._read(name, rows)
         if shared:
             own = copies = 0
         for name, layer, scheme in self._quantized():
+            if self._part(name) == "head" and self.kept is not None:
+                layer = replace(layer, rows=len(self.kept.ids))
             kernel = _kernel(layer, scheme, place, self.why or self._merged(name))
             size = layer.count * _size(layer, scheme, place, kernel)
             copy = layer.count * layer.rows * layer.columns * place.float_bytes if _has_copy(kernel, place) else 0

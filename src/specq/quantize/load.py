@@ -24,8 +24,10 @@ from transformers.quantizers.auto import AUTO_QUANTIZATION_CONFIG_MAPPING
 
 from specq.core.errors import ModelError
 from specq.core.types import Prefill
+from specq.decoding.drafters.kept_head import trimmed
 from specq.decoding.runnable import load_config
 from specq.models import headers
+from specq.models.kept import Kept
 from specq.quantize import autogptq, contents, experts, packed
 from specq.quantize.audited import NO_KERNEL
 from specq.quantize.contents import Contents
@@ -95,13 +97,15 @@ def load_quantized(
     prefill: Prefill = "dense",
     head: Treatment = "keep",
     crossovers: Crossovers | None = None,
+    kept: Kept | None = None,
 ) -> Quantized:
     """Load a quantized folder in eval mode; the layers that a packed kernel can hold run on it.
 
     `prefill` "dense" keeps a bfloat16 twin of each such layer, which takes over from a measured number of rows
     on, or from that of `crossovers`: fast prompts, memory of both. "packed" keeps the integers alone. `head`
     "quantize" rounds a head that the folder keeps in floats to 8 bits, one scale a row. Equals the dequantized
-    model within bfloat16's rounding; in float32 all layers are dense and equal it bit for bit.
+    model within bfloat16's rounding; in float32 all layers are dense and equal it bit for bit. Of a head only the
+    `kept` rows are held, None: all.
 
     Raises:
         ModelError: the folder is in a format that nothing here reads, or its tensors do not fit together.
@@ -118,13 +122,13 @@ def load_quantized(
         # Some formats come out in the dtype of their scales, which float32 activations do not multiply with.
         torch.nn.Module.to(model, device=device, dtype=wanted)
         layers = sorted({name.rpartition(".")[0] for name in headers.tensors(folder) if _is_scale(name)})
-        swap = Swap(model, prefill, dict.fromkeys(layers, f"{NO_KERNEL}{why}"), crossovers)
+        swap = Swap(trimmed(model, kept), prefill, dict.fromkeys(layers, f"{NO_KERNEL}{why}"), crossovers)
     else:
         with _Files(folder) as files:
             schemes = _schemes(found)
             model = _dense(folder, files, schemes, wanted, attention)
             torch.nn.Module.to(model, device)
-            swap = Swap(model, prefill, {}, crossovers)
+            swap = Swap(trimmed(model, kept), prefill, {}, crossovers)
             for name, scheme in schemes.items():
                 swap.put(name, files.layer(name, scheme), dequantized=True)
     if head == "quantize":

@@ -7,7 +7,7 @@ int32 words without gaps, little end first, along the columns (zero points along
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import torch
 from torch import Tensor
@@ -44,6 +44,12 @@ class IntWeights:
     scales: Tensor
     zeros: Tensor | None = None
     order: Tensor | None = None
+
+    def of_rows(self, rows: Tensor) -> IntWeights:
+        """Only these rows [R] int64, in their order."""
+        at = rows.to(self.q.device)
+        zeros = None if self.zeros is None else self.zeros[at]
+        return replace(self, q=self.q[at], scales=self.scales[at], zeros=zeros)
 
     def dense(self, dtype: torch.dtype) -> Tensor:
         """The weights [N, K]: scales are cast to `dtype` first, then all arithmetic is in it.

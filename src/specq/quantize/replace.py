@@ -11,6 +11,7 @@ from torch import nn
 from transformers import PreTrainedModel
 
 from specq.core.types import Prefill
+from specq.decoding.drafters.kept_head import KeptHead
 from specq.quantize.audited import NO_KERNEL
 from specq.quantize.crossovers import Crossovers
 from specq.quantize.dense import PackedLinear, blocked
@@ -77,6 +78,8 @@ class Swap:
         except AttributeError:
             self.kernels[name] = f"{NO_KERNEL}transformers merges this layer with others"
             return
+        if isinstance(old, KeptHead):
+            name, weights, old = f"{name}.rows", weights.of_rows(old.ids), old.rows
         if not isinstance(old, nn.Linear | PackedLinear):
             self.kernels[name] = f"{NO_KERNEL}{type(old).__name__} is no plain linear layer"
             return

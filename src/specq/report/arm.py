@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from specq.core.records import Generated
 from specq.report import audit as audits
 from specq.report import facts, invariants, price, speed, targets
 from specq.report.evals import EvalReport
@@ -68,10 +69,11 @@ def of_run(
     if not is_first and bases and not faults:
         against = [run.generated[run.baselines[0]]] if is_baseline else bases
         name = f"{run.baselines[0]} alone" if is_baseline else baseline
-        compared = speed.compare(against, own)
+        other = run.other_tokens(id)
+        compared = speed.compare(against, own, other_tokens=other)
         found += speed.speed_measures(compared, name)
         found += [speed.prefill_measure(against, own, name)] if run.target(id) is not None else []
-        strata = speed.strata(run, against, own)
+        strata = speed.strata(run, against, own, other_tokens=other)
     elif not is_first:
         compared = speed.compare([{}], {})
     measures = {measure.name: measure for measure in found}
@@ -85,6 +87,7 @@ def of_run(
     flags += [f"{targets.NO_KERNEL}{without}"] if without else []
     if compared is not None and compared.dropped and not run.missing:
         flags.append(f"{compared.dropped} turns are left out: an arm has no answer there")
+    flags += [cut] if (cut := _cut(run, id)) else []
     audit = audits.of_arm(run, id)
     prompts = len({g.prompt for g in own.values()})
     if audit.status != "missing" and (audit.status != "changed" or audit.prompts) and audit.prompts < prompts:
@@ -119,8 +122,40 @@ def faults_of(run: RunFile, arm: str) -> tuple[str, ...]:
     own = run.generated[arm].values()
     maximum = run.setting("workload", "max_new_tokens", default=None)
     found = list(invariants.violations(own, None if maximum is None else int(maximum)))
-    if run.baselines:
+    if reading := run.reading(arm):
+        found += _of_reading(run, own, reading["prompts"])
+    elif run.baselines:
         differ = invariants.prompts_that_differ(own, run.generated[run.baselines[0]].values())
         if differ:
             found.append(f"{len(differ)} prompts are not the baseline's, token by token, first {differ[0]}")
     return tuple(found)
+
+
+def _of_reading(run: RunFile, own: Collection[Generated], prompts: Sequence[Mapping[str, Any]]) -> Iterator[str]:
+    """What is wrong with answers to prompts that a model of its own tokens or template reads.
+
+    Their tokens are its own, so ids and messages are held against the baseline's.
+    """
+    asked = {str(one["id"]): _asked(one) for one in run.info["prompts"]}
+    if other := [str(one["id"]) for one in prompts if _asked(one) != asked.get(str(one["id"]))]:
+        yield f"{len(other)} prompts are not the baseline's, message by message, first {other[0]}"
+    hashes = {str(one["id"]): one.get("prompt_sha256") for one in prompts}
+    if differ := sorted({g.prompt for g in own if g.prompt_sha256 != hashes.get(g.prompt)}):
+        yield f"{len(differ)} prompts are not as its own model was to read them, token by token, first {differ[0]}"
+
+
+def _asked(prompt: Mapping[str, Any]) -> Any:
+    """What a prompt says before a template makes text of it: its messages, or the text that it is."""
+    return prompt.get("messages") or prompt.get("text")
+
+
+def _cut(run: RunFile, arm: str) -> str:
+    """How many answers ended at a length that is another one in an arm's own tokens; "" where tokens are the same."""
+    own = run.generated[arm].values()
+    cut = sum(g.finish == "length" for g in own)
+    if not cut or not run.other_tokens(arm):
+        return ""
+    return (
+        f"{cut} of {len(own)} answers ended at max_new_tokens, which is another length of text in its tokens than in "
+        "the baseline's: seconds an answer do not compare there"
+    )

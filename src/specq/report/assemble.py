@@ -32,7 +32,8 @@ class Report:
     `binding` says what costs here and which lever touches it, `evals` hold what quality was measured on.
     `turns` says how arms on different targets took turns, where they ran in blocks; it is empty where all
     took turns on each prompt. `quantized` holds the models that the run quantized, with their audits, `forecast` what
-    was forecast of the run before it began, None where nothing was.
+    was forecast of the run before it began, None where nothing was. `stand_ins` says which models stand in the
+    target's place.
     """
 
     run: str
@@ -55,6 +56,7 @@ class Report:
     config: Mapping[str, Any]
     config_sha256: str | None
     provenance: Mapping[str, Any]
+    stand_ins: tuple[str, ...] = ()
 
     def arm(self, id: str) -> ArmReport:
         """The arm of that id.
@@ -128,7 +130,7 @@ def of_run(run: RunFile) -> Report:
                     faults=arm.faults,
                     shortfall=facts.shortfall(run, arm.id),
                     changes=targets.changes(run, arm.id, arm.measures, arm.audit),
-                    caveats=_caveats(arm),
+                    caveats=_caveats(run, arm),
                     apart=blocks.apart(run, arm.id),
                     quality=judged.get(arm.id),
                     advantage=price.advantage(compared.e2e, scored, arm.id),
@@ -181,6 +183,7 @@ def of_run(run: RunFile) -> Report:
         forecast=forecast_gaps.of_run(run, judged_arms, scored),
         recommendation=recommend(cases, verdicts, ground),
         notes=(*facts.notes(run), *kernels.notes(run), *quantized.notes(weights)),
+        stand_ins=tuple(targets.stand_ins(run)),
         config=run.info["config"],
         config_sha256=run.info.get("config_sha256"),
         provenance=run.info.get("provenance") or {},
@@ -194,14 +197,16 @@ def _kinds(run: RunFile, arm: ArmReport) -> tuple[str, ...]:
         "draft": arm.draft is not None,
         "lossy": bool(run.lossy(arm.id)),
         "quantize": bool(target.get("recipe") or target.get("model")),
+        "model": bool(target.get("source")),
         "kv_cache": bool(target.get("kv_cache")),
     }
     return tuple(kind for kind, is_there in there.items() if is_there)
 
 
-def _caveats(arm: ArmReport) -> tuple[str, ...]:
+def _caveats(run: RunFile, arm: ArmReport) -> tuple[str, ...]:
     """What goes with an arm's speed wherever it is judged."""
-    return (f"{targets.NO_KERNEL}{arm.no_kernel}",) if arm.no_kernel else ()
+    other = ("whole answers are compared, for its tokens are another model's",) if run.other_tokens(arm.id) else ()
+    return (*((f"{targets.NO_KERNEL}{arm.no_kernel}",) if arm.no_kernel else ()), *other)
 
 
 def _null(run: RunFile, arms: list[ArmReport]) -> tuple[Measure, ...]:

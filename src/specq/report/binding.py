@@ -93,7 +93,7 @@ def _touches(run: RunFile, arm: ArmReport, binds: Binds, cache: float, weights: 
     """What an arm's levers touch, beside what binds."""
     target, said = run.target(arm.id) or {}, []
     spared = ", and not prefill" if binds != "decoding" else ""
-    if target.get("recipe") or target.get("model"):
+    if run.other_weights(arm.id):
         own = loaded(run, arm.id)
         if own is not None and float(own.bytes_per_token) >= weights:
             # Held in floats, for want of a kernel: a pass reads what it read before.
@@ -116,10 +116,13 @@ def _little(binds: Binds, cache: float, weights: float) -> str:
 
 def _freed(run: RunFile, arm: ArmReport, base: ArmReport, cache_bytes: int, own: Sequence[Generated]) -> str:
     """What the memory that an arm's weights free would hold, or that they free none; "" for arms that change none."""
-    target = run.target(arm.id) or {}
     mine, theirs = arm.measures.get("weight_bytes"), base.measures.get("weight_bytes")
-    if not (target.get("recipe") or target.get("model")) or arm.draft or mine is None or theirs is None:
+    if not run.other_weights(arm.id) or arm.draft or mine is None or theirs is None:
         return ""
+    model = loaded(run, arm.id)
+    if run.source(arm.id) and model is not None:
+        # Another model's cache has a size of its own.
+        cache_bytes = model.cache_bytes_per_token
     freed = (theirs.value or 0.0) - (mine.value or 0.0)
     if freed <= 0:
         why = ': packed weights and a dense copy; prefill = "packed" frees memory' if mine.note == BOTH else ""

@@ -26,7 +26,7 @@ class Case:
     outputs, "" for an arm that must leave them alone. `caveats` go with its speed. `apart` is there
     where it ran in other blocks than the baseline. `quality` is None where the run has no evals,
     `advantage` is what the objective price_per_correct_answer goes by, `price` what its ceiling is held against.
-    `kinds` says what the arm changes: draft, lossy (its rule too), quantize, kv_cache.
+    `kinds` says what the arm changes: draft, lossy (its rule too), quantize, model, kv_cache.
     """
 
     arm: str

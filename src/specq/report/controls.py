@@ -23,16 +23,19 @@ def controls(run: RunFile) -> Iterator[tuple[str, str, Words]]:
     for arm, made_by in recipes.items():
         if made_by.get("method") not in ROUNDED:
             continue
-        control = _control(made_by, recipes)
+        control = _control(run, arm, recipes)
         if control is not None:
             yield arm, control, partial(_said, run.labels[arm], run.labels[control])
 
 
-def _control(recipe: Mapping[str, Any], recipes: Mapping[str, Mapping[str, Any]]) -> str | None:
+def _control(run: RunFile, of: str, recipes: Mapping[str, Mapping[str, Any]]) -> str | None:
+    """The arm that rounds the same model to as many bits; None where there is none."""
+    recipe = recipes[of]
     alike = [
         arm
         for arm, other in recipes.items()
-        if other.get("method") == ROUNDED[str(recipe["method"])]
+        if run.source(arm) == run.source(of)
+        and other.get("method") == ROUNDED[str(recipe["method"])]
         and all(other.get(key) == recipe.get(key) for key in _ALIKE)
     ]
     # Of several the one with the same grid, where there is one.
@@ -52,7 +55,9 @@ def _plain(run: RunFile) -> list[str]:
 
 def recipe(run: RunFile, arm: str) -> Mapping[str, Any] | None:
     """The recipe by which an arm's own weights were quantized in the run; None where they were not."""
-    name = label(str(run.setting("target", "model", default="")), str((run.target(arm) or {}).get("recipe")))
+    target = run.target(arm) or {}
+    source = str(target.get("source") or run.setting("target", "model", default=""))
+    name = label(source, str(target.get("recipe")))
     return next((record.recipe for record in run.of(QuantizedModel) if record.label == name), None)
 
 

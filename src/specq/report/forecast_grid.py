@@ -95,12 +95,14 @@ class Beside:
 class GridReport:
     """The whole grid, the cells that can be run first and the fastest first; `fault` says why it cannot be read.
 
-    `evals` are the run's by name, and whether their scores are shares of right answers.
+    `evals` are the run's by name, and whether their scores are shares of right answers. `models` are those that stand
+    in the target's place, by the lever that names them.
     """
 
     cells: tuple[Beside, ...]
     evals: Mapping[str, bool] = field(default_factory=dict)
     fault: str = ""
+    models: Mapping[str, str] = field(default_factory=dict)
 
     def front(self) -> list[Beside]:
         """The cells that no other beats in speed, memory and quality: nowhere worse and somewhere better.
@@ -135,7 +137,12 @@ def of_run(
         )
         for cell in cells
     ]
-    return GridReport(cells=tuple(sorted(found, key=_place)), evals={one.name: one.binary for one in evals})
+    levers: Mapping[str, Mapping[str, Any]] = run.setting("levers", default={})
+    return GridReport(
+        cells=tuple(sorted(found, key=_place)),
+        evals={one.name: one.binary for one in evals},
+        models={name: str(one["model"]) for name, one in levers.items() if one.get("kind") == "model"},
+    )
 
 
 def rate_over(run: RunFile, base: str, arm: str) -> Rate | None:

@@ -39,7 +39,9 @@ def columns(found: GridReport) -> tuple[str, ...]:
 
 
 def lines(found: GridReport) -> Iterator[str]:
-    """What goes with what, measured before forecast, then what could not be run and why."""
+    """Which other models there are, what goes with what, measured before forecast, and what could not be run."""
+    for name, model in found.models.items():
+        yield f"{name} is another model in the target's place: {model}."
     told = {(one.cell.target, str(one.cell.draft)): one.interplay for one in found.cells if one.interplay is not None}
     guessed = of_cells(one.cell for one in found.cells)
     for how, pairs in (("Measured", told), ("Forecast", guessed)):

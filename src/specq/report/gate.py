@@ -5,9 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from specq.core.errors import ConfigError, GateFailed, nearest
+from specq.experiment.arms import arms
 from specq.experiment.schema import Experiment
+from specq.report.arm import ArmReport
 from specq.report.assemble import Report
-from specq.report.runfile import LOSSY
+from specq.report.runfile import LOSSY, titled
 
 
 def check(report: Report, arm: str | None) -> None:
@@ -20,7 +22,7 @@ def check(report: Report, arm: str | None) -> None:
         ConfigError: the run has no such arm beside the baseline.
     """
     if arm is not None:
-        judged = {name: one.verdict for one in report.arms if one.verdict is not None for name in (one.label, one.id)}
+        judged = {name: one.verdict for one in report.arms if one.verdict is not None for name in _names(one)}
         check_name(arm, list(judged))
         verdict = judged[arm]
         if not report.complete or verdict.kind != "keep":
@@ -44,9 +46,17 @@ def check(report: Report, arm: str | None) -> None:
 
 def names_of(experiment: Experiment) -> list[str]:
     """What its arms will be called in the report: labels, and ids."""
-    sets = experiment.lever_sets()
-    labels, ids = [" + ".join(names) for names in sets], [f"{'+'.join(names)}#1" for names in sets]
-    return [*labels, *(f"{one} ({LOSSY})" for one in labels), *ids]
+    asked = [one for one in arms(experiment) if one.levers]
+    labels = [titled(one.levers, one.target.source) for one in asked]
+    bare = [" + ".join(one.levers) for one in asked]
+    return list(dict.fromkeys([*bare, *labels, *(f"{one} ({LOSSY})" for one in labels), *(one.id for one in asked)]))
+
+
+def _names(arm: ArmReport) -> tuple[str, ...]:
+    """An arm's label, its id, and its levers where another model's name stands beside them in the label."""
+    source = (arm.target or {}).get("source")
+    bare = arm.id.rpartition("#")[0].replace("+", " + ")
+    return (arm.label, arm.id, *([bare] if source and not arm.label.endswith(f"({LOSSY})") else []))
 
 
 def check_name(arm: str, known: Sequence[str]) -> None:

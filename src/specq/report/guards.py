@@ -70,14 +70,18 @@ def faults(
     """
     items = {str(item["id"]): item for item in one["items"]}
     asked = [r for r in own.values() if r.finish != "failed"]
-    # The prompts of a task of lm-eval are known from what the baseline was asked.
+    reading = run.reading(whose).get("evals", {}).get(name) if whose != PROBE else None
+    # The prompts of a task of lm-eval are known from what the baseline was asked, where both read it alike.
     wanted_ids = {
         # "" where the baseline itself failed: then there is nothing to hold against.
         i: str(item["prompt_sha256"]) or (base[i].prompt_sha256 if i in base else "")
         for i, item in items.items()
     }
+    if reading is not None:
+        wanted_ids = {i: str((reading.get(i) or {}).get("prompt_sha256") or "") for i in items}
     if other := [r.item for r in asked if wanted_ids[r.item] and r.prompt_sha256 != wanted_ids[r.item]]:
-        yield f"{name}: {len(other)} prompts are not the baseline's, token by token, first {other[0]}"
+        those = "those that its own model was to read" if reading is not None else "the baseline's"
+        yield f"{name}: {len(other)} prompts are not {those}, token by token, first {other[0]}"
     if not run.missing and len(own) < len(items):
         lacking = [i for i in items if i not in own]
         yield f"{name}: {len(lacking)} of {len(items)} items have no answer, first {lacking[0]}"
@@ -91,8 +95,7 @@ def _on_its_own_weights(
     run: RunFile, name: str, one: Mapping[str, Any], arm: str, whose: str, own: Answers, base: Answers
 ) -> Iterator[str]:
     """Whether an arm on other weights gives the baseline's log-probabilities, or loaded the baseline's file."""
-    target = run.target(whose) or {} if arm != PROBE else {"recipe": PROBE}
-    if not (target.get("recipe") or target.get("model")):
+    if arm != PROBE and not run.other_weights(whose):
         return
     both = [i for i in own if i in base and own[i].logprobs]
     if one["output"] != "text" and both and all(own[i].logprobs == base[i].logprobs for i in both):
@@ -151,7 +154,9 @@ def unmeasured(run: RunFile, one: Mapping[str, Any], noise: ArmQuality | None, p
         return found
     for arm in run.info["arms"]:
         name, target = str(arm["id"]), run.target(str(arm["id"])) or {}
-        if target.get("model"):
+        if target.get("source"):
+            found[f"{OVERLAP} of {run.labels[name]}"] = "what another model was trained on is not known"
+        elif target.get("model"):
             found[f"{OVERLAP} of {run.labels[name]}"] = "what its weights were calibrated on, if anything, is not known"
         elif (controls.recipe(run, name) or {}).get("calibration") == SELF:
             found[f"{OVERLAP} of {run.labels[name]}"] = "it was calibrated on texts that the model wrote itself"

@@ -10,12 +10,14 @@ from specq.report.verdict import PROMPTS_FOR_A_FORECAST, Case, Ground, Verdict
 # What to try in place of an arm that is turned down, by what it changes: for its quality, and for its speed.
 _BETTER = {
     "quantize": "more bits, smaller groups or another method",
+    "model": "a larger model, or one that is trained for longer",
     "kv_cache": "a cache of more bits",
     "lossy": "a stricter threshold or an exact rule",
 }
 _FASTER = {
     "draft": "another draft, another k, or prompts of another kind",
     "quantize": "another kernel, engine or machine",
+    "model": "a smaller model",
     "kv_cache": "longer contexts, or another engine or machine",
 }
 

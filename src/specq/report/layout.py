@@ -157,6 +157,7 @@ def _speed(report: Report) -> Section:
     lines = [
         "Pooled over prompts; above 1 is faster. baseline#2 is compared with baseline#1 alone. tokens/s: after the "
         "first token. of ceiling: target passes a second, of those that the memory bandwidth allows.",
+        *report.stand_ins,
     ]
     if prefill:
         lines.append("prefill: the same ratio of the time to the first token; below 1x a quantized prefill is slower.")

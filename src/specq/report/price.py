@@ -9,6 +9,7 @@ from dataclasses import dataclass, replace
 from specq.report.evals import EvalReport
 from specq.report.measures import Measure
 from specq.report.runfile import RunFile
+from specq.report.targets import model_name
 from specq.report.words import number
 from specq.stats.floor import MOST_ITEMS
 from specq.stats.intervals import MOST_PROMPTS, Interval, SpeedUp, pooled_ratio
@@ -79,6 +80,7 @@ def measures(
     if halves := _halves(seconds, right.value, right.low, right.high, right.n):
         low, high = _ends(value, halves)
     note = f"{per_hour} {currency} an hour, one request at a time, {100 * right.value:.1f} % right on {evals[0].name}"
+    note += f", answered by {name}" if (name := model_name(run, arm)) else ""
     found = [Measure(name=NAME, unit=currency, value=value, low=low, high=high, n=right.n, note=note)]
     if gain is not None:
         pooled = gain.pooled

@@ -126,7 +126,8 @@ def _uses(run: RunFile) -> dict[str, _Use]:
         name = run.labels[str(arm["id"])]
         target, draft = arm.get("target") or {}, arm.get("draft") or {}
         if recipe := target.get("recipe"):
-            found.setdefault(label(model, str(recipe)), (model, [], []))[1].append(name)
+            source = str(target.get("source") or model)
+            found.setdefault(label(source, str(recipe)), (source, [], []))[1].append(name)
         if recipe := draft.get("recipe"):
             source = model if draft.get("model") in (None, "self") else str(draft["model"])
             found.setdefault(label(source, str(recipe)), (source, [], []))[2].append(name)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -74,9 +74,12 @@ class RunFile:
 
     @cached_property
     def labels(self) -> dict[str, str]:
-        """Per arm id, its levers as tables name it; a baseline's own id. Where its rule is lossy, so says its name."""
+        """Per arm id, its levers as tables name it; a baseline's own id. Where its rule is lossy, so says its name.
+
+        On another model than the experiment's it has that model's name beside them, where they do not say it.
+        """
         return {
-            arm: (" + ".join(one.get("levers") or ()) or arm) + (f" ({LOSSY})" if self.lossy(arm) else "")
+            arm: (titled(one.get("levers") or (), self.source(arm)) or arm) + (f" ({LOSSY})" if self.lossy(arm) else "")
             for arm, one in self._arms.items()
         }
 
@@ -93,7 +96,26 @@ class RunFile:
     def target(self, arm: str) -> Mapping[str, Any] | None:
         """What an arm changes about the target, as a core.types.TargetSpec in JSON; None where it changes nothing."""
         found = self._arms[arm].get("target") or {}
-        return found if any(found.get(key) is not None for key in ("recipe", "model", "kv_cache")) else None
+        keys = ("source", "recipe", "model", "kv_cache")
+        return found if any(found.get(key) is not None for key in keys) else None
+
+    def other_weights(self, arm: str) -> bool:
+        """Whether an arm runs on other weights than the experiment's target as it stands."""
+        found = self._arms[arm].get("target") or {}
+        return any(found.get(key) is not None for key in ("source", "recipe", "model"))
+
+    def source(self, arm: str) -> str:
+        """The model that stands in the target's place on an arm, as the user wrote it; "" where none does."""
+        return str((self._arms[arm].get("target") or {}).get("source") or "")
+
+    def reading(self, arm: str) -> Mapping[str, Any]:
+        """How such a model reads prompts and items, as run.inputs.readings wrote it; empty: as the target does."""
+        found: Mapping[str, Any] = (self.info.get("readings") or {}).get(self.source(arm), {})
+        return found
+
+    def other_tokens(self, arm: str) -> str:
+        """Where the tokens of an arm's target are not the baseline's, so that they are no common unit; "" where not."""
+        return str(self.reading(arm).get("other_tokens") or "")
 
     def plain(self, arm: str) -> str:
         """The id of the arm with the same target and no draft; older runs have one plain target, the baseline's."""
@@ -148,7 +170,7 @@ class RunFile:
         weights: dict[str, str] = {}
         for arm in self.info["arms"]:
             target = arm.get("target") or {}
-            key = repr([target.get(name) for name in ("recipe", "model")])
+            key = repr([target.get(name) for name in ("source", "recipe", "model")])
             weights.setdefault(key, str(arm["id"]))
         probe = [PROBE] if len(self.info["arms"]) > len(self.baselines) and any(one["probe"] for one in evals) else []
         return [Task(kind="eval", arm=arm).name for arm in (*weights.values(), *probe)]
@@ -185,6 +207,12 @@ class RunFile:
             some = f" in {len(audits - tasks)} of {len(audits)} blocks" if audits & tasks else ""
             found.append(f"outputs are not audited{some}")
         return found
+
+
+def titled(levers: Sequence[str], source: str | None) -> str:
+    """Levers as tables name them, with the name of the model in the target's place where none of them says it."""
+    name = Path(source or "").name
+    return " + ".join(levers) + (f" ({name})" if name and name not in levers else "")
 
 
 def load(folder: Path | str) -> RunFile:

@@ -26,7 +26,8 @@ class Compared:
 
     `decode` is of tpot_s, `e2e` of e2e_s; either is None when no prompt allows it. `dropped`
     counts turns that some arm has and another lacks. `by_process` and `e2e_by_process` are the
-    pooled ratios of each worker process.
+    pooled ratios of each worker process. `other_tokens` says where both do not speak the same tokens: then a token is
+    no common unit, and there is no `decode`.
     """
 
     decode: SpeedUp | None
@@ -36,6 +37,7 @@ class Compared:
     dropped: int
     by_process: tuple[tuple[int, float], ...]
     e2e_by_process: tuple[tuple[int, float], ...]
+    other_tokens: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -70,25 +72,26 @@ class _Counts:
         )
 
 
-def compare(bases: Sequence[Arm], arm: Arm) -> Compared:
-    """Compare an arm with the pooled bases."""
+def compare(bases: Sequence[Arm], arm: Arm, *, other_tokens: str = "") -> Compared:
+    """Compare an arm with the pooled bases; `other_tokens` as in Compared."""
     turns = _shared(bases, arm)
     groups: dict[int, list[Turn]] = {}
     for turn in turns:
         groups.setdefault(turn[0], []).append(turn)
     return Compared(
-        decode=_log_ratio(_decode(bases, arm, turns)),
+        decode=None if other_tokens else _log_ratio(_decode(bases, arm, turns)),
         e2e=_log_ratio(_e2e(bases, arm, turns)),
         prompts=len({turn[1] for turn in turns}),
         turns=len(turns),
         dropped=len(set(arm).union(*bases)) - len(turns),
-        by_process=_by_process(_decode, bases, arm, groups),
+        by_process=() if other_tokens else _by_process(_decode, bases, arm, groups),
         e2e_by_process=_by_process(_e2e, bases, arm, groups),
+        other_tokens=other_tokens,
     )
 
 
-def strata(run: RunFile, bases: Sequence[Arm], arm: Arm) -> tuple[Stratum, ...]:
-    """One stratum a tag that the run's prompts carry, in the order of run.json."""
+def strata(run: RunFile, bases: Sequence[Arm], arm: Arm, *, other_tokens: str = "") -> tuple[Stratum, ...]:
+    """One stratum a tag that the run's prompts carry, in the order of run.json; `other_tokens` as in Compared."""
     shared = _shared(bases, arm)
     counted = [_Counts.of(g) for g in arm.values()]
     found = []
@@ -97,11 +100,12 @@ def strata(run: RunFile, bases: Sequence[Arm], arm: Arm) -> tuple[Stratum, ...]:
         turns = [turn for turn in shared if turn[1] in prompts]
         own = [counts for counts in counted if counts.prompt in prompts]
         steps, proposed = sum(one.steps for one in own), sum(one.proposed for one in own)
+        speedup = None if other_tokens else _log_ratio(_decode(bases, arm, turns))
         found.append(
             Stratum(
                 tag=tag,
                 n=len({turn[1] for turn in turns}),
-                speedup=speed_measure("speedup", _log_ratio(_decode(bases, arm, turns)), f"on the tag {tag}"),
+                speedup=speed_measure("speedup", speedup, f"on the tag {tag}", other_tokens),
                 tokens_per_step=sum(one.decoded for one in own) / steps if steps else None,
                 draft_acceptance=sum(one.accepted for one in own) / proposed if proposed else None,
             )
@@ -109,17 +113,18 @@ def strata(run: RunFile, bases: Sequence[Arm], arm: Arm) -> tuple[Stratum, ...]:
     return tuple(found)
 
 
-def speed_measure(name: str, found: SpeedUp | None, note: str) -> Measure:
-    """The pooled ratio as a measure of that name."""
+def speed_measure(name: str, found: SpeedUp | None, note: str, other_tokens: str = "") -> Measure:
+    """The pooled ratio as a measure of that name; `other_tokens` as in Compared."""
     if found is None:
-        return Measure(name=name, unit="ratio", value=None, note=f"no turn that both have; {note}")
+        why = f"tokens are no common unit: {other_tokens}" if other_tokens else "no turn that both have"
+        return Measure(name=name, unit="ratio", value=None, note=f"{why}; {note}")
     return from_interval(name, "ratio", found.pooled, f"{note}; interval: {found.pooled.method} over prompts")
 
 
 def speed_measures(compared: Compared, baseline: str) -> tuple[Measure, ...]:
     """Both speed-ups with their spread over prompts; the note names the baseline."""
     found = [
-        speed_measure("speedup", compared.decode, f"of tpot_s against {baseline}"),
+        speed_measure("speedup", compared.decode, f"of tpot_s against {baseline}", compared.other_tokens),
         speed_measure("e2e_speedup", compared.e2e, f"of e2e_s against {baseline}"),
     ]
     spread = compared.decode

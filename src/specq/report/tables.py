@@ -4,15 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 from rich.cells import cell_len
 from rich.console import Console, ConsoleOptions, Group, RenderableType, RenderResult
 from rich.text import Text
 
-from specq.report.assemble import Report
-from specq.report.layout import heading, sections
-from specq.report.section import Section
 from specq.report.words import visible
+
+if TYPE_CHECKING:
+    from specq.report.assemble import Report
+    from specq.report.section import Section
 
 GAP = 2
 INDENT = 2
@@ -143,6 +145,8 @@ class Paragraph:
 
 def terminal(report: Report) -> Group:
     """Rich renderables of the whole report. Markup in foreign text is shown, never obeyed."""
+    from specq.report.layout import heading, sections
+
     parts: list[RenderableType] = [Paragraph(text=line, style="bold") for line in heading(report)]
     for section in sections(report):
         parts += ["", *_section(section)]

@@ -84,6 +84,8 @@ def _decide(case: Case, speed: SpeedUp | None, ground: Ground, p: float | None) 
         return _priceless(case)
     if speed is None:
         reason = "; ".join(short) or "no prompt was decoded by both it and the baseline"
+        if case.compared.other_tokens and case.compared.e2e is not None:
+            reason = "its tokens are not the baseline's, so seconds a token do not compare"
         said = f"{case.label} has no data: {reason}."
         return Verdict(kind="invalid", sentence=said, reasons=(f"no data: {reason}",), has_data=False)
     broken, unknown = floors.ceilings(case, ground.floor)

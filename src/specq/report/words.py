@@ -5,8 +5,10 @@ from __future__ import annotations
 import math
 import re
 import unicodedata
+from typing import TYPE_CHECKING
 
-from specq.report.measures import Measure
+if TYPE_CHECKING:
+    from specq.report.measures import Measure
 
 NOTHING = "-"
 # What Markdown reads anywhere; an underscore inside a word and a sign after a line's start are plain.

@@ -37,13 +37,20 @@ def label(model: str, recipe: str) -> str:
     return str(hide_home(f"{recipe} of {model}"))
 
 
+def source_of(experiment: Experiment, spec: TargetSpec) -> str:
+    """The name of the model that a target is, or is quantized from."""
+    return spec.source or experiment.target.model
+
+
 def wanted(experiment: Experiment) -> tuple[Wanted, ...]:
     """The quantized models of an experiment in the order of its arms, each once."""
     found: dict[Wanted, None] = {}
     target = experiment.target
     for arm in arms(experiment):
         if arm.target.recipe is not None:
-            found[Wanted(model=target.model, revision=target.revision, recipe=arm.target.recipe)] = None
+            revision = target.revision if arm.target.source is None else None
+            source = source_of(experiment, arm.target)
+            found[Wanted(model=source, revision=revision, recipe=arm.target.recipe)] = None
         if arm.draft is not None and arm.draft.recipe is not None:
             own = arm.draft.model in (None, "self")
             model, revision = (target.model, target.revision) if own else (str(arm.draft.model), None)
@@ -133,20 +140,20 @@ class Made:
     """The quantized models of a run, once they are made: arms with folders in the place of recipes."""
 
     def __init__(self, asked: Asked) -> None:
-        self._target = asked.experiment.target.model
+        self._experiment = asked.experiment
         self._folders = _folders(asked.store.contents().records)
 
     def target(self, spec: TargetSpec) -> TargetSpec:
         """The target of an arm by its folder."""
         if spec.recipe is None:
             return spec
-        return replace(spec, recipe=None, model=self._folder(self._target, spec.recipe))
+        return replace(spec, recipe=None, model=self._folder(source_of(self._experiment, spec), spec.recipe))
 
     def draft(self, spec: DraftSpec | None) -> DraftSpec | None:
         """The draft of an arm by its folder."""
         if spec is None or spec.recipe is None:
             return spec
-        model = self._target if spec.model in (None, "self") else str(spec.model)
+        model = self._experiment.target.model if spec.model in (None, "self") else str(spec.model)
         return replace(spec, recipe=None, model=self._folder(model, spec.recipe))
 
     def _folder(self, model: str, recipe: str) -> str:

@@ -78,7 +78,7 @@ class _Answers:
     def score(self, targets: engines.Targets, step: AuditKey) -> Record:
         """Run one audit."""
         kind, arm, name, repeat = step
-        job, prompt = self.job, self.job.prompts[name]
+        job, prompt = self.job, self.job.prompts_of(arm)[name]
         target = targets.of(self.made.target(job.targets[arm]))
         if kind == "GapNoise":
             return replace(target.gap_noise(prompt, self._ids(arm, name), self.rows), arm=arm)

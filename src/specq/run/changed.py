@@ -17,7 +17,10 @@ def inputs(then: Info, now: Info) -> list[str]:
     """A few words for each input that changed, from run.json and what it would be now; empty where none did."""
     # As it comes back from JSON, so that a tuple equals its list.
     now = json.loads(json.dumps(now))
-    return [*_models(then, now), *_prompts(then, now), *_evals(then, now), *_quantized(then, now)]
+    return [
+        *(*_models(then, now), *_prompts(then, now), *_readings(then, now)),
+        *(*_evals(then, now), *_quantized(then, now)),
+    ]
 
 
 def _models(then: Info, now: Info) -> Iterator[str]:
@@ -54,6 +57,14 @@ def _rendered(then: Info, now: Info, old: Info, new: Info, written: list[str], n
         what = "chat template" if _template(then) != _template(now) else "tokenizer"
         differ = _differ(len(same), noun, of)
         yield f"the {what} of {target}, or run.json was edited: {differ} in tokens alone, first {same[0]}"
+
+
+def _readings(then: Info, now: Info) -> Iterator[str]:
+    """Models in the target's place that read prompts or items as other tokens than when the run began."""
+    old, new = (info.get("readings") or {} for info in (then, now))
+    for source in dict.fromkeys([*old, *new]):
+        if old.get(source) != new.get(source):
+            yield f"how {source} reads prompts and items: its tokenizer or chat template, or run.json was edited"
 
 
 def _template(info: Info) -> Any:

@@ -87,8 +87,8 @@ class Targets:
         return self._open[spec]
 
     def _load(self, spec: TargetSpec) -> LoadedTarget:
-        model: Any = spec.model or self._experiment.target.model
-        if spec.model is None and self._experiment.target.revision is not None:
+        model: Any = spec.model or spec.source or self._experiment.target.model
+        if spec.model is None and spec.source is None and self._experiment.target.revision is not None:
             from specq.models import refs
 
             model = refs.resolve(model, revision=self._experiment.target.revision)

@@ -16,6 +16,7 @@ from specq.evals.metric import Metric
 from specq.evals.tasks import Task
 from specq.experiment import eval_plan
 from specq.experiment.quality import Eval
+from specq.models import facts, refs
 from specq.run import eval_left
 from specq.run.job import Job
 from specq.run.provenance import show_home
@@ -93,8 +94,8 @@ class TaskSet:
         )
 
 
-def read(job: Job, name: str, tokenizer: Any) -> EvalSet:
-    """An eval of the run.
+def read(job: Job, name: str, tokenizer: Any, source: str | None = None) -> EvalSet:
+    """An eval of the run, for its target or for the model `source` in its place, whose tokenizer is given.
 
     Raises:
         RunFolderError: the file of a metric function, or a task, is not the one that the run began with.
@@ -111,7 +112,7 @@ def read(job: Job, name: str, tokenizer: Any) -> EvalSet:
         then = (one["metric_sha256"], one["sha256"])
         if (hashes.of_json([task.config_sha256, task.code]), task.docs_sha256) != then:
             raise RunFolderError(f'eval "{name}": the task {table.task} {changed}')
-        return TaskSet(task=task, tokenizer=tokenizer, context=_context(job), on_judge=judged)
+        return TaskSet(task=task, tokenizer=tokenizer, context=_context(job, source), on_judge=judged)
     metric = metrics.make(str(table.metric), table.options)
     if metric.sha256 != one["metric_sha256"]:
         raise RunFolderError(f'eval "{name}": {table.metric} {changed}')
@@ -126,6 +127,8 @@ def read(job: Job, name: str, tokenizer: Any) -> EvalSet:
     )
 
 
-def _context(job: Job) -> int | None:
+def _context(job: Job, source: str | None) -> int | None:
+    if source is not None:
+        return facts.facts(refs.resolve(source)).context
     models = (job.store.info.get("models") or {}).items()
     return next((model.get("context") for role, model in models if role.startswith("target ")), None)

@@ -13,12 +13,12 @@ from specq.core.clock import now
 from specq.core.errors import Interrupted, NonFiniteLogits, RunFailed
 from specq.core.evaluated import PROBE
 from specq.core.records import Done, EvalAnswer, EvalChunk, EvalProof, LoadedModel, Record
-from specq.core.types import Prompt, Sampling
+from specq.core.types import Prompt, Sampling, TargetSpec
 from specq.engines.base import Decoder, LoadedTarget
 from specq.evals import harness, items
 from specq.models import refs, tokenizers
 from specq.run import engines, eval_left, eval_sets
-from specq.run.artifacts import Made, label
+from specq.run.artifacts import Made, label, source_of
 from specq.run.eval_left import Stretch
 from specq.run.job import Job, Task
 from specq.run.measure import import_libraries, repeated_share
@@ -36,7 +36,8 @@ def evaluate(job: Job, task: Task) -> None:
     if left:
         import_libraries()
         with ExitStack() as stack:
-            arms = _Arms(job, stack, contents.records)
+            # The probe is of the experiment's own target.
+            arms = _Arms(job, job.targets.get(task.arm, TargetSpec()), stack, contents.records)
             job.progress.say("loaded")
             for stretch in left:
                 if job.progress.should_stop():
@@ -48,10 +49,10 @@ def evaluate(job: Job, task: Task) -> None:
 class _Arms:
     """The arms of one task as they answer, each opened when it is first asked; `records` are those of the run so far.
 
-    Nobody else writes answers meanwhile, so what is on record is read once.
+    All of them run on the weights of `spec`. Nobody else writes answers meanwhile, so what is on record is read once.
     """
 
-    def __init__(self, job: Job, stack: ExitStack, records: Iterable[Record]) -> None:
+    def __init__(self, job: Job, spec: TargetSpec, stack: ExitStack, records: Iterable[Record]) -> None:
         self.job, self.made = job, Made(job)
         self._known = {(r.arm, r.eval, r.item) for r in records if isinstance(r, EvalAnswer)}
         self.engine = engines.of_job(job)
@@ -59,8 +60,8 @@ class _Arms:
         self._targets = stack.enter_context(engines.Targets(self.engine, job.experiment))
         self._open: dict[Any, tuple[LoadedTarget, Decoder]] = {}
         self._broken: dict[Any, Exception] = {}
-        tokenizer = tokenizer_of(job)
-        self._evals = {name: eval_sets.read(job, name, tokenizer) for name in job.evals}
+        tokenizer = tokenizer_of(job, spec)
+        self._evals = {name: eval_sets.read(job, name, tokenizer, spec.source) for name in job.evals}
 
     def answer(self, stretch: Stretch) -> None:
         """Make the answers of a stretch and record them; where the arm raises, each of its items has failed."""
@@ -130,7 +131,7 @@ class _Arms:
         target = self._targets.of(self.made.target(spec))
         described = target.describe()
         if spec.recipe:
-            described["name"] = label(self.job.experiment.target.model, spec.recipe)
+            described["name"] = label(source_of(self.job.experiment, spec), spec.recipe)
         self.job.store.append(LoadedModel(process=self.job.process, role="eval", arms=(arm,), **described))
         return target
 
@@ -146,7 +147,7 @@ def prove(job: Job, task: Task) -> None:
         import_libraries()
         made, picked = Made(job), eval_left.proof_items(job)
         engine = engines.in_float32(job.experiment)
-        tokenizer = tokenizer_of(job)
+        tokenizer = tokenizer_of(job, job.targets[task.arm])
         prompts = [_prompt(job, tokenizer, name, place) for name, place in picked]
         with engines.Targets(engine, job.experiment) as opened:
             try:
@@ -224,9 +225,10 @@ def _prompt(job: Job, tokenizer: Any, name: str, place: int) -> Prompt:
     return Prompt(id=f"{name}/{item.id}", ids=rendered.ids, text=rendered.text)
 
 
-def tokenizer_of(job: Job) -> Any:
-    """The tokenizer of the experiment's target, which all arms share."""
-    return tokenizers.load(refs.resolve(job.experiment.target.model, revision=job.experiment.target.revision))
+def tokenizer_of(job: Job, spec: TargetSpec) -> Any:
+    """The tokenizer of a target: the experiment's, whatever quantized it, or that of the model in its place."""
+    revision = job.experiment.target.revision if spec.source is None else None
+    return tokenizers.load(refs.resolve(source_of(job.experiment, spec), revision=revision))
 
 
 def _answer(stretch: Stretch, one: harness.Evaluated) -> EvalAnswer:

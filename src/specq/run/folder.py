@@ -20,7 +20,7 @@ RUN, RECORDS, OUTPUTS, DONE = "run.json", "records.jsonl", "outputs.jsonl", "don
 # What every part of specq that reads a run leans on, and its type.
 NEEDED = {"experiment": str, "question": str, "config": dict, "arms": list, "prompts": list}
 OPTIONAL = {"provenance": dict, "models": dict, "quantized": dict, "notes": list, "model_notes": list, "blocks": list}
-OPTIONAL |= {"evals": dict, "quantized_from": dict}
+OPTIONAL |= {"evals": dict, "quantized_from": dict, "readings": dict}
 
 
 def read_info(run_dir: Path) -> dict[str, Any]:
@@ -51,6 +51,11 @@ def check_shape(run_dir: Path, info: Mapping[str, Any]) -> None:
         for place, one in enumerate(info[what]):
             if not (isinstance(one, dict) and isinstance(one.get("id"), str) and _lists_fit(one)):
                 raise RunFolderError(f"{path}: {what}[{place}] is not as specq run writes it; put it back")
+    for source, own in (info.get("readings") or {}).items():
+        prompts = own.get("prompts") if isinstance(own, dict) else None
+        named = [one.get("id") for one in prompts if isinstance(one, dict)] if isinstance(prompts, list) else []
+        if named != [one["id"] for one in info["prompts"]] or not isinstance(own.get("evals"), dict):
+            raise RunFolderError(f"{path}: readings of {source} are not as specq run writes them; put them back")
     blocks = info.get("blocks") or []
     lists = all(isinstance(block, list) and block for block in blocks)
     listed = Counter(str(arm) for block in blocks for arm in block) if lists else Counter()

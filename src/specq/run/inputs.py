@@ -13,6 +13,7 @@ from specq.experiment.plan import Plan
 from specq.experiment.schema import Experiment
 from specq.experiment.sizes import PlannedModel
 from specq.run import bandwidth, provenance
+from specq.run.job import prompt_to_json
 from specq.run.provenance import hide_home, tidy
 
 
@@ -40,7 +41,7 @@ def device_name(experiment: Experiment) -> str:
 
 
 def models(plan: Plan) -> dict[str, dict[str, Any]]:
-    """The target and every draft model, by role and name, with the hash of the weights."""
+    """The target, what stands in its place and every draft model, by role and name, with the hash of the weights."""
     return {f"{model.role} {hide_home(model.name)}": _model(model) for model in plan.models}
 
 
@@ -61,6 +62,28 @@ def evals(plan: Plan) -> dict[str, Any]:
     """
     shared = overlaps(plan.experiment, plan.evals)
     return {one.asked.name: {**_eval(one), **_shared(shared.get(one.asked.name, {}))} for one in plan.evals}
+
+
+def readings(plan: Plan) -> dict[str, Any]:
+    """How models in the target's place read prompts and items, by their names; of those that read as it does nothing.
+
+    `other_tokens` says where their tokens are not the target's, "" where only the prompts are.
+    """
+    return {
+        one.source: {
+            "other_tokens": hide_home(one.other_tokens),
+            "prompts": [prompt_to_json(prompt, hashes.of_ids(prompt.ids)) for prompt in one.prompts],
+            "evals": {
+                own.asked.name: {
+                    item.id: {"tokens": tokens, "prompt_sha256": sha256}
+                    for item, tokens, sha256 in zip(own.items, own.tokens, own.prompts, strict=True)
+                }
+                for own in one.evals
+            },
+        }
+        for one in plan.stand_ins
+        if not one.reads_alike
+    }
 
 
 def _shared(found: dict[str, Overlap]) -> dict[str, Any]:

@@ -148,20 +148,37 @@ class Asked:
         return dict(self.store.info.get("evals") or {})
 
     @cached_property
+    def readings(self) -> dict[str, dict[str, Prompt]]:
+        """By the models that stand in the target's place and read the prompts as other tokens, those prompts by id."""
+        found = (self.store.info.get("readings") or {}).items()
+        return {source: {p["id"]: prompt_from_json(p) for p in own["prompts"]} for source, own in found}
+
+    def prompts_of(self, arm: str) -> dict[str, Prompt]:
+        """The prompts by id as an arm's own target reads them."""
+        return self.readings.get(self.targets[arm].source or "", self.prompts)
+
+    def reads_alike(self, arm: str, prompt: str) -> bool:
+        """Whether a prompt is the same tokens to an arm's target as to the experiment's, and tokens mean the same."""
+        source = self.targets[arm].source or ""
+        if (self.store.info.get("readings") or {}).get(source, {}).get("other_tokens"):
+            return False
+        return self.prompts_of(arm)[prompt].ids == self.prompts[prompt].ids
+
+    @cached_property
     def blocks(self) -> dict[str, tuple[str, ...]]:
         """As `blocks_of`."""
         return blocks_of(self.store.info)
 
-    @property
-    def first_prompt(self) -> Prompt:
-        """The prompt that warm-up and the canary use."""
-        return next(iter(self.prompts.values()))
+    def first_prompt(self, arm: str) -> Prompt:
+        """The prompt that warm-up and the canary use, as an arm's own target reads it."""
+        return next(iter(self.prompts_of(arm).values()))
 
     def fitting(self, tokens: int) -> int:
         """`tokens`, or what the smallest context of the run's models has room for after the first prompt."""
         models = self.store.info.get("models", {}).values()
         contexts = [model["context"] for model in models if isinstance(model, dict) and model.get("context")]
-        return min([tokens, *(context - len(self.first_prompt.ids) for context in contexts)])
+        longest = max(len(self.first_prompt(arm).ids) for arm in self.targets)
+        return min([tokens, *(context - longest for context in contexts)])
 
     def sampling(self, prompt: str, repeat: int) -> Sampling:
         """The run's sampling with the seed of this prompt and repeat, whatever ran before it."""

@@ -167,9 +167,18 @@ def sampled_steps(asked: Asked, contents: Contents) -> list[AuditKey]:
 
 def divergences(asked: Asked, contents: Contents) -> list[AuditKey]:
     """Each changed target beside the baseline's, on the baseline's answers of the first process and repeat."""
+    return [
+        ("Divergence", arm, prompt, 0) for arm, prompt in compared(asked) if (0, FIRST, prompt, 0) in contents.answers
+    ]
+
+
+def compared(asked: Asked) -> list[tuple[str, str]]:
+    """The changed targets, each with the prompts that it reads as the baseline's does.
+
+    Laws over other tokens, or after another prompt, say nothing of how far two targets are apart.
+    """
     changed = [arm for arm, spec in asked.targets.items() if spec != TargetSpec() and asked.plain[arm] == arm]
-    there = [prompt for prompt in asked.prompts if (0, FIRST, prompt, 0) in contents.answers]
-    return [("Divergence", arm, prompt, 0) for arm in changed for prompt in there]
+    return [(arm, prompt) for arm in changed for prompt in asked.prompts if asked.reads_alike(arm, prompt)]
 
 
 def raised_audits(contents: Contents) -> set[AuditKey]:

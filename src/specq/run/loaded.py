@@ -9,7 +9,7 @@ from specq.core.records import LoadedModel
 from specq.core.types import DraftSpec, TargetSpec
 from specq.engines.base import LoadedTarget
 from specq.models.refs import BEFORE
-from specq.run.artifacts import label
+from specq.run.artifacts import label, source_of
 from specq.run.job import Job
 
 
@@ -18,9 +18,10 @@ def record_targets(job: Job, specs: Mapping[str, TargetSpec], targets: Mapping[s
     for weights in dict.fromkeys(spec.weights for spec in specs.values()):
         users = tuple(arm for arm, spec in specs.items() if spec.weights == weights)
         described = targets[users[0]].describe()
-        if recipe := job.targets[users[0]].recipe:
+        asked = job.targets[users[0]]
+        if asked.recipe is not None:
             # The name of a folder in the cache says nothing to a reader, nor that the run quantized it.
-            described["name"] = label(job.experiment.target.model, recipe)
+            described["name"] = label(source_of(job.experiment, asked), asked.recipe)
             described["notes"] = tuple(note for note in described["notes"] if not note.startswith(BEFORE))
         job.store.append(LoadedModel(process=job.process, role="target", arms=users, **described))
 

@@ -102,12 +102,13 @@ def machine(process: int, device: str, imports_bytes: int) -> Machine:
 
 def _warm_up(job: Job, decoders: dict[str, Decoder]) -> None:
     """The first passes of a shape pay for kernels and buffers; nobody's clock should."""
-    # The run's own sampling, so that its warping is warm too; only the length is cut.
-    settings = replace(job.sampling(job.first_prompt.id, 0), min_new_tokens=0, ignore_eos=True)
-    # Every prompt's length is a shape of its own for a target's prefill, which its arms share, and for a draft's.
-    shapes = {len(prompt.ids): prompt for prompt in job.prompts.values()}
-    first, longest = len(job.first_prompt.ids), max(shapes) + job.experiment.workload.max_new_tokens
     for arm, decoder in decoders.items():
+        first_prompt = job.first_prompt(arm)
+        # The run's own sampling, so that its warping is warm too; only the length is cut.
+        settings = replace(job.sampling(first_prompt.id, 0), min_new_tokens=0, ignore_eos=True)
+        # Every prompt's length is a shape of its own for a target's prefill, which its arms share, and for a draft's.
+        shapes = {len(prompt.ids): prompt for prompt in job.prompts_of(arm).values()}
+        first, longest = len(first_prompt.ids), max(shapes) + job.experiment.workload.max_new_tokens
         for note in decoder.notes:
             job.store.append(Note(process=job.process, text=f"{arm}: draft: {note}"))
         if job.progress.should_stop():
@@ -120,7 +121,7 @@ def _warm_up(job: Job, decoders: dict[str, Decoder]) -> None:
                 job.store.append(
                     Note(process=job.process, text=f"{arm}: compiled in {seconds:.0f} s, before measuring")
                 )
-            decoder.generate([job.first_prompt], replace(settings, max_new_tokens=tokens))
+            decoder.generate([first_prompt], replace(settings, max_new_tokens=tokens))
             if job.plain[arm] == arm or (draft is not None and draft.method == "model"):
                 decoder.generate(list(shapes.values()), replace(settings, max_new_tokens=1))
         except Exception as error:
@@ -183,7 +184,8 @@ class _Turns:
         at = now() - self.start
         settings = self.job.fixed_length(self.canary_tokens)
         try:
-            (answer,) = self.decoders[self.canary_arm].generate([self.job.first_prompt], settings)
+            first = self.job.first_prompt(self.canary_arm)
+            (answer,) = self.decoders[self.canary_arm].generate([first], settings)
         except Exception as error:  # noqa: BLE001 - said aloud; the samples have their own records
             self.job.store.append(Note(process=self.job.process, text=f"canary failed: {_say(error)}"))
             return
@@ -191,7 +193,7 @@ class _Turns:
         self.job.store.append(Canary(process=self.job.process, at_s=at, tpot_s=tpot_s, arm=self.canary_arm))
 
     def _sample(self, turn: Turn, place: int, arm: str) -> None:
-        prompt = self.job.prompts[turn.prompt]
+        prompt = self.job.prompts_of(arm)[turn.prompt]
         try:
             (answer,) = self.decoders[arm].generate([prompt], self.job.sampling(prompt.id, turn.repeat))
         except Exception as error:  # noqa: BLE001 - a failed sample is a record of its own, never a missing row
@@ -259,6 +261,7 @@ def generated(
         prompt_sha256=hashes.of_ids(prompt.ids),
         output_sha256=hashes.of_ids(answer.ids),
         cache_share=answer.cache_share,
+        copied=tuple(step.copied for step in answer.steps) if draft and draft.lookup_first else None,
     )
 
 

@@ -13,7 +13,7 @@ from specq.run.measure import import_libraries
 def measure_memory(job: Job, arm: str) -> None:
     """Record the arm's peak on the longest prompt, less what stood after imports."""
     stood = import_libraries()
-    prompt = max(job.prompts.values(), key=lambda p: len(p.ids))
+    prompt = max(job.prompts_of(arm).values(), key=lambda p: len(p.ids))
     engine = engines.of_job(job)
     made = Made(job)
     with engines.Targets(engine, job.experiment) as opened:

@@ -29,7 +29,6 @@ from specq.core.records import (
     Sampled,
     failed_arms,
 )
-from specq.core.types import TargetSpec
 from specq.experiment.arms import arms
 from specq.experiment.plan import Plan
 from specq.experiment.schema import Experiment
@@ -196,6 +195,7 @@ def run_info(experiment: Experiment, plan: Plan) -> dict[str, Any]:
         "arms": [asdict(arm) for arm in arms(experiment)],
         "blocks": [list(block) for block in plan.blocks],
         "prompts": [prompt_to_json(prompt, hashes.of_ids(prompt.ids)) for prompt in plan.prompts],
+        "readings": inputs.readings(plan),
         "models": inputs.models(plan),
         "quantized": artifacts.keys(experiment),
         "quantized_from": artifacts.made_from(experiment),
@@ -229,12 +229,12 @@ class _Watch:
         experiment = asked.experiment
         if not experiment.audit.enabled:
             return 0
-        changed = sum(spec != TargetSpec() and asked.plain[arm] == arm for arm, spec in asked.targets.items())
+        compared = len(left.compared(asked))
         if experiment.sampling().temperature == 0:
             drafted = [arm for arm in asked.drafts if asked.plain[arm] != arm or experiment.engine.compile]
             noisy = {asked.plain[arm] for arm in drafted}
-            return (len(drafted) + len(noisy) + changed) * prompts
-        return arms * prompts * experiment.workload.repeats + arms + changed * prompts
+            return (len(drafted) + len(noisy)) * prompts + compared
+        return arms * prompts * experiment.workload.repeats + arms + compared
 
     def phase(self, task: Task) -> None:
         """A new worker starts."""

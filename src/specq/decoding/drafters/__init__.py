@@ -19,11 +19,13 @@ from specq.decoding.sampling import Warper
 class Proposal(NamedTuple):
     """Proposed token ids, and the probabilities [n, V] float32 that they were drawn from.
 
-    q is None when each proposal is a fixed function of the tokens before it (one-hot).
+    q is None when each proposal is a fixed function of the tokens before it (one-hot). `copied` tells that a lookup
+    copied them from the text; no block is half copied, half drafted.
     """
 
     ids: list[int]
     q: Tensor | None
+    copied: bool = False
 
 
 class Drafter(Protocol):

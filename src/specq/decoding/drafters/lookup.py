@@ -1,6 +1,7 @@
 """Drafts copied from the text itself: n-gram and suffix matching over prompt and output.
 
-Both indexes grow by a token in O(1) amortised; nothing is scanned again.
+Both indexes grow by a token in O(1) amortised; nothing is scanned again. A lookup may also go before another draft,
+which then proposes where nothing matches.
 """
 
 from __future__ import annotations
@@ -9,7 +10,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from specq.decoding.drafters import Proposal
+from specq.decoding.drafters import Drafter, Proposal
 from specq.decoding.sampling import Warper
 
 
@@ -133,8 +134,35 @@ class LookupDrafter:
         if position is not None:
             for at in range(position, position + k):
                 copied.append(text[at] if at < len(text) else copied[at - len(text)])
-        return Proposal(copied, None)
+        return Proposal(copied, None, copied=True)
 
     def commit(self, ids: Sequence[int]) -> None:
         """Index the tokens that are new."""
         self._index.extend(ids[len(self._index.ids) :])
+
+
+class LookupFirstDrafter:
+    """A lookup where it finds a place, another draft elsewhere; each block is proposed by one of them alone.
+
+    Which of the two proposes follows from the tokens that stand, so whatever comes out keeps the target's law: a
+    copied block is one-hot, a drafted one has the q that it was drawn from. The other draft's cache holds a prefix of
+    what stands; tokens of copied blocks are fed to it in one pass when it proposes again.
+    """
+
+    def __init__(self, lookup: LookupDrafter, other: Drafter) -> None:
+        self._lookup, self._other = lookup, other
+
+    def start(self, ids: Sequence[int], warper: Warper, stream: np.random.Generator) -> None:
+        """Begin both with the prompt."""
+        self._lookup.start(ids, warper, stream)
+        self._other.start(ids, warper, stream)
+
+    def propose(self, ids: Sequence[int], k: int) -> Proposal:
+        """K tokens after ids: copied, or else drafted."""
+        copied = self._lookup.propose(ids, k)
+        return copied if copied.ids else self._other.propose(ids, k)
+
+    def commit(self, ids: Sequence[int]) -> None:
+        """Index what is new, and roll the other draft's cache to what stands."""
+        self._lookup.commit(ids)
+        self._other.commit(ids)
