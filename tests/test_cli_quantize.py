@@ -237,15 +237,17 @@ def test_the_plan_does_not_show_what_changes_the_target(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("COLUMNS", "200")
-    weights = {"recipe": None, "model": None, "prefill": "dense", "kv_cache": None}
+    weights = {"source": None, "recipe": None, "model": None, "prefill": "dense", "kv_cache": None}
     targets = [
         weights,
         {**weights, "recipe": "r.toml", "prefill": "packed", "kv_cache": "q8"},
         {**weights, "model": "d"},
+        {**weights, "source": "m"},
+        {**weights, "source": "m", "recipe": "r.toml"},
     ]
     draft = {"method": "model", "model": "self", "layers": None, "k": 4, "rule": "match", "recipe": None, "bits": None}
     draft |= {"threshold": None}
-    drafts = [None, {**draft, "bits": 8}, {**draft, "recipe": "d.toml"}]
+    drafts = [None, {**draft, "bits": 8}, {**draft, "recipe": "d.toml"}, None, None]
     arms = [{**ARM, "target": target, "draft": one} for target, one in zip(targets, drafts, strict=True)]
     made: dict[str, Any] = {"name": "n", "question": "q", "prompts": [], "models": [], "arms": arms, "notes": []}
     made |= {
@@ -264,6 +266,8 @@ def test_the_plan_does_not_show_what_changes_the_target(
         ["-", "-"],
         ["r.toml, prefill packed; cache q8", "model self, 8 bits, k = 4, match"],
         ["d, prefill dense", "model self, d.toml, k = 4, match"],
+        ["m", "-"],
+        ["r.toml of m, prefill dense", "-"],
     ]
 
 

@@ -32,7 +32,10 @@ def log(tmp_path: Path) -> Path:
     return path
 
 
-def test_the_table_hides_a_share_a_place_or_a_note(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_table_hides_a_share_a_place_or_a_note(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("COLUMNS", "400")
     assert cli.main(["lab", "prefix", str(log(tmp_path)), "--tag", "metadata.app", "--slots", "1"]) == 0
     told = capsys.readouterr()
     shown = told.out

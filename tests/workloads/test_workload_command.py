@@ -31,7 +31,10 @@ def test_the_page_lacks_a_format() -> None:
     assert [row[0].strip("`") for row in rows(told["Formats"])] == list(formats.FORMATS)
 
 
-def test_the_table_hides_a_count_or_obeys_a_tag(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_table_hides_a_count_or_obeys_a_tag(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("COLUMNS", "400")
     path, out = log(tmp_path), tmp_path / "new" / "p.jsonl"
     assert cli.main(["workload", str(path), "--tag", "metadata.app", "--out", str(out)]) == 0
     shown = capsys.readouterr().out

@@ -100,7 +100,8 @@ def rows(made: Distilled) -> Iterator[tuple[str, str]]:
     yield (
         "training",
         f"{training['steps']} steps, {training['tokens']} tokens in {training['seconds']:.0f} s, "
-        f"{training['tokens_per_s']:.0f} tokens/s (its matrix products alone: {training['products_tokens_per_s']:.0f})",
+        f"{training['tokens_per_s']:.0f} tokens/s "
+        f"(its products in {training['products']} alone: {training['products_tokens_per_s']:.0f})",
     )
     curve = training["curve"]
     if curve:

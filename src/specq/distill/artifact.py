@@ -18,9 +18,10 @@ class Distilled:
     """A distilled folder and how it came about; all but `folder` stands in its specq_distill.json.
 
     `layers` are the target's that were kept. `texts` counts texts, tokens to learn, what was dropped, and seconds.
-    `training` has steps, tokens, seconds, tokens a second here and of the matrix products alone, and the loss curve as
-    [step, tokens, loss]. `held_out` says what overlap was measured on, `overlap` its value and interval before and
-    after training and what was gained. `cost` is of one token: multiply-adds, and bytes that are read.
+    `training` has the dtype of its products, steps, tokens, seconds, tokens a second here and of the matrix products
+    alone, and the loss curve as [step, tokens, loss]. `held_out` says what overlap was measured on, `overlap` its value
+    and interval before and after training and what was gained. `cost` is of one token: multiply-adds, and bytes that
+    are read.
 
     `vocabulary` says from how many ids a draft proposes where not from all, and what that costs: the mass that the
     target's law has on the others along the held-out texts, and the overlap with these ids alone. `overlap` itself is

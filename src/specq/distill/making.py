@@ -18,7 +18,7 @@ import specq
 from specq.core import hashes, jsonl
 from specq.core.errors import ModelError, PromptError, Unsupported
 from specq.decoding.runnable import check_class
-from specq.distill import given, overlap, recipe, shards, shorten, train, vocabulary, work, writing
+from specq.distill import given, overlap, products, recipe, shards, shorten, train, vocabulary, work, writing
 from specq.distill.artifact import FILE, Distilled
 from specq.distill.loss import CHUNK, Head
 from specq.distill.recipe import SELF, Recipe
@@ -143,7 +143,11 @@ def _made(checked: _Checked, asked: Recipe, part: Path, final: Path, say: Say) -
         target = engine.load(source, "auto").model
         model = shorten.build(target, checked.keep)
     shorten.check(target, model, checked.keep)
-    head = Head.of(target)
+    head = products.chosen(Head.of(target), part)
+    if head.weight.dtype != target.dtype:
+        slow, fast = (str(one).removeprefix("torch.") for one in (target.dtype, head.weight.dtype))
+        say(f"{slow} is slow on this machine: texts and training are computed in {fast}")
+        target.float()
     if engine.device == "cpu":
         pack(target)
     writer = Writer(
@@ -188,7 +192,7 @@ def _made(checked: _Checked, asked: Recipe, part: Path, final: Path, say: Say) -
         source_sha256=known.weights_sha256,
         source_notes=source.notes,
         texts=_texts(files, sampled_s),
-        training=_training(done, floor),
+        training=_training(done, floor, head),
         held_out={
             "prompts": len(held.entries),
             "asked": int(held.about[0]["asked"]),
@@ -254,8 +258,9 @@ def _texts(files: Files, seconds: float) -> dict[str, Any]:
     }
 
 
-def _training(done: train.Done, floor_s: float) -> dict[str, Any]:
+def _training(done: train.Done, floor_s: float, head: Head) -> dict[str, Any]:
     return {
+        "products": str(head.weight.dtype).removeprefix("torch."),
         "steps": done.steps,
         "tokens": done.tokens,
         "seconds": round(done.seconds, 1),
