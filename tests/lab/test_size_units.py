@@ -113,8 +113,8 @@ GOOD = 'name = "m"\nbandwidth = "1 TB/s"\nsource = "s"\ndate = 2026-01-31\n'
     ("text", "said"),
     [
         (GOOD + 'bandwith = "2 TB/s"\n', "unknown key \"bandwith\", did you mean 'bandwidth'"),
-        (GOOD.replace('source = "s"\n', ""), "source must be a text"),
-        (GOOD.replace("2026-01-31", '"soon"'), "date must be the day"),
+        (GOOD.replace('source = "s"\n', ""), "source is missing: it is a text"),
+        (GOOD.replace("2026-01-31", '"soon"'), "it is the day on which the figures were noted"),
         (GOOD.replace('bandwidth = "1 TB/s"\n', ""), "bandwidth is missing"),
         (GOOD.replace("1 TB/s", "fast"), 'bandwidth = "fast": allowed is a number'),
         (GOOD + 'flops = "1T"\n', "flops must be a table"),

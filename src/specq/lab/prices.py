@@ -6,14 +6,13 @@ A sheet is a TOML file of flat keys. Prices are for a million tokens, `per_hour`
 from __future__ import annotations
 
 import datetime as dt
-import tomllib
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from specq.core.errors import ConfigError, nearest
-from specq.lab import cost_checks
+from specq.core.errors import ConfigError
+from specq.lab import cost_checks, dated
 
 FOLDER = Path("configs/prices")
 OLDEST_DAYS = 90
@@ -63,70 +62,23 @@ class Sheet:
         return None
 
 
-def folders() -> tuple[Path, ...]:
-    """Where sheets are looked for by name: under the current folder, then beside the source that runs."""
-    return FOLDER, Path(__file__).parents[3] / FOLDER
-
-
-def find(given: Path | str) -> Path:
-    """The file of a sheet that is given by name or as a file.
-
-    Raises:
-        ConfigError: there is no such file, and no sheet of that name.
-    """
-    path = Path(given).expanduser()
-    if path.is_file():
-        return path
-    for folder in folders():
-        # A name is one word: what has a folder or an ending was meant as a file.
-        if path.name == str(given) and (found := folder / f"{given}.toml").is_file():
-            return found
-    names = sorted({file.stem for folder in folders() for file in folder.glob("*.toml")})
-    known = f"sheets are {', '.join(names)}" if names else f"{FOLDER}/ has none"
-    raise ConfigError(
-        f'no price sheet "{given}"{nearest(path.stem, names) or ";"} {known}; type --prices NAME, or name a file'
-    )
-
-
 def load(given: Path | str) -> Sheet:
     """Read a sheet, by name or as a file.
 
     Raises:
         ConfigError: there is none, it is no TOML, or it is no price sheet; in one line that starts with the file.
     """
-    path = find(given)
-    try:
-        values = tomllib.loads(path.read_text(encoding="utf-8"))
-    except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError, RecursionError) as error:
-        raise ConfigError(f"{path}: cannot be read as TOML ({error}); name a price sheet") from error
-    try:
-        return _sheet(path, values)
-    except ConfigError as error:
-        raise ConfigError(f"{path}: {error}") from error
+    path = dated.find(given, FOLDER, noun="price sheet", many="sheets", typed="--prices NAME, or name a file")
+    return dated.read(path, _sheet, noun="price sheet", keys=KEYS)
 
 
 def _sheet(path: Path, values: Mapping[str, Any]) -> Sheet:
-    for key in values:
-        if key not in KEYS:
-            raise ConfigError(f'unknown key "{key}"{nearest(key, KEYS) or ";"} allowed: {", ".join(KEYS)}')
-    day = values.get("date")
-    if isinstance(day, dt.datetime):
-        day = day.date()
-    if not isinstance(day, dt.date):
-        given = "date is missing" if day is None else f"date = {day!r}"
-        raise ConfigError(
-            f"{given}: it is the day on which the prices were read, without quotes; type date = 2026-01-31"
-        )
-    for key, typed in _TEXTS.items():
-        text = values.get(key)
-        if not isinstance(text, str) or not text.strip():
-            given = f"{key} is missing" if text is None else f"{key} = {text!r}"
-            raise ConfigError(f"{given}: it is a text that is not empty; type {typed}")
+    day = dated.day(values, "the prices were read")
+    texts = dated.texts(values, _TEXTS)
     prices = {key: cost_checks.number(key, values[key], typed=in_sheet(key)) for key in PRICES if key in values}
     need_pair(prices, in_sheet)
     if not prices:
         raise ConfigError("it has no price; type input_price = 1.00 and output_price = 4.00, or per_hour = 2.50")
-    texts = {key: values[key].strip() for key in _TEXTS}
     return Sheet(file=path, date=day, prices=prices, **texts)
 
 
