@@ -135,9 +135,19 @@ def runs(found: Sequence[RunSummary], out: Path) -> Iterator[RenderableType]:
         return
     yield from table(
         ("run", "experiment", "state", "created (UTC)", "question"),
-        ((Path(one.run).name, one.experiment, one.state, _when(one.created), one.question) for one in found),
+        ((Path(one.run).name, one.experiment, _state(one), _when(one.created), one.question) for one in found),
         prose=("question",),
     )
+    told: dict[tuple[str, ...], list[str]] = {}
+    for one in found:
+        if one.stale:
+            told.setdefault(one.stale, []).append(Path(one.run).name)
+    for reasons, names in told.items():
+        yield text(f"stale: {', '.join(names)}: changed since: {'; '.join(reasons)}")
+
+
+def _state(one: RunSummary) -> str:
+    return f"{one.state}, stale" if one.stale else one.state
 
 
 def _when(stamp: str) -> str:

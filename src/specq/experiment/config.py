@@ -13,7 +13,7 @@ from pydantic import ValidationError
 from specq.core.errors import ConfigError
 from specq.experiment import overrides as set_keys
 from specq.experiment.explain import explain
-from specq.experiment.schema import Experiment
+from specq.experiment.schema import Experiment, Origin
 
 SMOKE_PROMPTS, SMOKE_NEW_TOKENS, SMOKE_SEEDS, SMOKE_ITEMS = 3, 16, 20, 8
 
@@ -40,7 +40,8 @@ def load(path: Path, overrides: Sequence[str] = (), *, smoke: bool = False) -> E
         experiment = Experiment.model_validate(_located(values, path.parent))
     except ValidationError as error:
         raise ConfigError(f"{path}: {explain(error, Experiment, paths)}") from error
-    return _smoke(experiment) if smoke or experiment.smoke else experiment
+    origin = Origin(file=str(path), overrides=tuple(overrides), smoke=smoke)
+    return (_smoke(experiment) if smoke or experiment.smoke else experiment).read_from(origin)
 
 
 def from_resolved(values: Mapping[str, Any]) -> Experiment:

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 
-from pydantic import Field, model_validator
+from pydantic import Field, PrivateAttr, model_validator
 
 from specq.core import hashes
 from specq.core.errors import nearest
@@ -116,8 +116,16 @@ class Audit(Table):
     seeds: int = Field(default=100, ge=1, le=1_000_000)
 
 
+class Origin(NamedTuple):
+    """The file that an experiment was read from, what `--set` put over it, and whether it was cut to a smoke run."""
+
+    file: str
+    overrides: tuple[str, ...]
+    smoke: bool
+
+
 class Experiment(Table):
-    """One question, asked of one target. Equal experiments have equal `config_sha256`.
+    """One question, asked of one target. Equal experiments have equal `config_sha256`, wherever they are from.
 
     `smoke` says that the run was cut short to see that all works; its report draws no conclusion.
     """
@@ -136,6 +144,21 @@ class Experiment(Table):
     floor: Floor = Field(default_factory=Floor)
     price: Price | None = None
     evals: tuple[Eval, ...] = Field(default=(), strict=False)
+    _origin: Origin | None = PrivateAttr(default=None)
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Experiment) and self.resolved() == other.resolved()
+
+    @property
+    def origin(self) -> Origin | None:
+        """Where it was read from; None where it was made in Python."""
+        return self._origin
+
+    def read_from(self, origin: Origin) -> Experiment:
+        """The same, with where it was read from."""
+        own = self.model_copy()
+        own._origin = origin
+        return own
 
     @model_validator(mode="after")
     def _fits_together(self) -> Experiment:

@@ -94,13 +94,21 @@ class Facts:
 
     @property
     def weights_sha256(self) -> str:
-        """Hex sha256 over the names and sha256 of the weight files; slow once, then kept in the cache.
+        """As `hash_of_weights` of its folder."""
+        return hash_of_weights(self.folder)
 
-        A file that says which ids a draft keeps is one of them.
-        """
-        beside = kept.path(self.folder)
-        paths = [*headers.weight_files(self.folder), *(() if beside is None else (beside,))]
-        return hashes.of_json([[p.name, cache.file_sha256(p)] for p in paths])
+
+def hash_of_weights(folder: Path) -> str:
+    """Hex sha256 over the names and sha256 of a folder's weight files; slow once, then kept in the cache.
+
+    A file that says which ids a draft keeps is one of them.
+
+    Raises:
+        ModelError: the folder's index is not readable, or names a file that is missing.
+    """
+    beside = kept.path(folder)
+    paths = [*headers.weight_files(folder), *(() if beside is None else (beside,))]
+    return hashes.of_json([[p.name, cache.file_sha256(p)] for p in paths])
 
 
 def facts(resolved: Resolved) -> Facts:

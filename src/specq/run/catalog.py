@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Literal
 
 from specq.core.errors import RunFolderError, nearest
+from specq.run import stale
 from specq.run.folder import RUN, read_info
 from specq.run.store import is_busy, is_done
 
@@ -18,7 +19,8 @@ State = Literal["done", "running", "unfinished", "unreadable"]
 class RunSummary:
     """One run in a list; `created` is UTC as 20261130T210446Z.
 
-    Of an unreadable one (its run.json is broken) only the folder is known; question and created are empty.
+    Of an unreadable one (its run.json is broken) only the folder is known; question and created are empty. `stale` says
+    what has changed since, as far as it can be seen from the current folder.
     """
 
     run: str
@@ -26,6 +28,7 @@ class RunSummary:
     question: str
     created: str
     state: State
+    stale: tuple[str, ...] = ()
 
 
 def list_runs(out: Path) -> tuple[RunSummary, ...]:
@@ -46,6 +49,7 @@ def _summary(run_dir: Path) -> RunSummary:
         question=str(info.get("question", "")),
         created=str(info.get("created", "")),
         state=state,
+        stale=stale.reasons(info),
     )
 
 

@@ -40,6 +40,14 @@ def device_name(experiment: Experiment) -> str:
     return provenance.device_name(pick_device(experiment.engine.device))
 
 
+def origin(experiment: Experiment) -> dict[str, Any] | None:
+    """The file, the overrides and the cut that the experiment was made from; None where it was made in Python."""
+    if experiment.origin is None:
+        return None
+    file, overrides, smoke = experiment.origin
+    return {"file": tidy(Path(file)), "set": hide_home(list(overrides)), "smoke": smoke}
+
+
 def models(plan: Plan) -> dict[str, dict[str, Any]]:
     """The target, what stands in its place and every draft model, by role and name, with the hash of the weights."""
     return {f"{model.role} {hide_home(model.name)}": _model(model) for model in plan.models}

@@ -192,6 +192,7 @@ def run_info(experiment: Experiment, plan: Plan) -> dict[str, Any]:
         "experiment": experiment.name,
         "config": provenance.hide_home(experiment.resolved()),
         "config_sha256": experiment.config_sha256,
+        "origin": inputs.origin(experiment),
         "arms": [asdict(arm) for arm in arms(experiment)],
         "blocks": [list(block) for block in plan.blocks],
         "prompts": [prompt_to_json(prompt, hashes.of_ids(prompt.ids)) for prompt in plan.prompts],
