@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import re
-from typing import Annotated, Any
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from specq.cli.options import Json
 from specq.core.errors import ConfigError
+
+if TYPE_CHECKING:
+    from specq.lab.cost_found import Cost
 
 
 def _option(name: str, help: str, metavar: str = "N") -> Any:
@@ -51,21 +55,42 @@ def cost(
         str | None, _option("correct-share", "Of answers that are right; 0.85 is 85 %.", "S")
     ] = None,
     correct_n: Annotated[str | None, _option("correct-n", "Items that the share was counted on.")] = None,
+    page: Annotated[
+        Path | None, typer.Option("--page", metavar="FILE", help="Also write a page whose values can be moved.")
+    ] = None,
     json: Json = False,
 ) -> None:
     """Price a month of requests by tokens and by machine-hours; what fewer tokens or a warmer cache would save."""
-    given = {key: value for key, value in locals().items() if key not in ("prices", "currency", "json")}
+    given = {key: value for key, value in locals().items() if key not in ("prices", "currency", "page", "json")}
     numbers: dict[str, Any] = {key: parsed(key, value) for key, value in given.items() if value is not None}
     from specq import api
     from specq.cli import output
 
     found = api.price_requests(prices=prices or (), currency=currency, **numbers)
+    if page is not None:
+        _write_page(page, found)
     if json:
         output.print_json(found.to_json())
     else:
         from specq.cli import costing_views
 
         output.show(costing_views.shown(found))
+
+
+def _write_page(file: Path, found: Cost) -> None:
+    """Write the page, whole or not at all.
+
+    Raises:
+        ConfigError: the file cannot be written.
+    """
+    from specq.lab import cost_page
+
+    part = file.with_name(f"{file.name}.part")
+    try:
+        part.write_text(cost_page.render(found), encoding="utf-8")
+        part.replace(file)
+    except OSError as error:
+        raise ConfigError(f"{file}: cannot be written ({error.strerror}); type --page price.html") from error
 
 
 _PER_CENT = re.compile(r"([\d.]+) ?%")
