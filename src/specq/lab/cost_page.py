@@ -60,11 +60,11 @@ def render(found: Cost) -> str:
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    environment.filters["foreign"] = foreign
+    environment.filters |= {"foreign": foreign, "typed": lambda value: f"{value:.12g}"}
     return environment.get_template("cost_page.html.jinja").render(
         css=_beside("../report/page.css"),
         script=_beside("cost_page.js"),
-        said=[*_sources(found), *found.warnings, *found.notes],
+        said=[*_sources(found), *found.warnings, *(f"With the values given: {note}" for note in found.notes)],
         currency=found.currency,
         sliders=list(sliders(found)),
         bill=list(_bill(found)),
