@@ -38,7 +38,7 @@ def tuples(value: Any) -> Any:
 
 
 def fits(value: Any, kind: Any) -> bool:
-    """Whether a value, lists as tuples, is of a type: int, float, str, None, a dict, a union, a tuple or a named tuple.
+    """Whether a value, lists as tuples, is of a type: int, float, str, bool, None, a dict, a union, a (named) tuple.
 
     A float may be written as an int; NaN, infinities and numbers from 2**63 on fit nothing.
     """
@@ -53,7 +53,7 @@ def checker(kind: Any) -> Check:
     if kind is float:
         # A comparison with NaN is never true.
         return lambda value: type(value) in (int, float) and -LARGEST < value < LARGEST
-    if kind in (str, NoneType):
+    if kind in (str, bool, NoneType):
         return lambda value: type(value) is kind
     if get_origin(kind) is dict:
         return lambda value: isinstance(value, dict)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 from specq.report.assemble import Report
 from specq.report.layout import heading, sections
@@ -12,10 +12,15 @@ from specq.report.words import markdown
 
 def render(report: Report) -> str:
     """The report as one Markdown document."""
-    question, *facts = heading(report)
+    return document(heading(report), sections(report))
+
+
+def document(heading: Sequence[str], sections: Sequence[Section]) -> str:
+    """A question with its facts, then sections, as one Markdown document."""
+    question, *facts = heading
     lines = [f"# {markdown(question)}", ""]
     lines += [line for fact in facts for line in (markdown(fact), "")]
-    for section in sections(report):
+    for section in sections:
         lines += _section(section)
     return "\n".join(lines).rstrip("\n") + "\n"
 

@@ -16,6 +16,7 @@ from specq.report.layout import heading, sections
 from specq.report.page_flips import FlipTable
 from specq.report.page_text import CELL, LINE, foreign, label
 from specq.report.section import Section
+from specq.report.verdict import Verdict
 
 if TYPE_CHECKING:
     from jinja2 import Template
@@ -59,10 +60,27 @@ def render(report: Report, info: Mapping[str, Any]) -> str:
     for title in ANSWER:
         left.pop(title, None)
     first = left.pop(FIRST, None)
-    parts = [part for part in (*_parts(report, left), _origin(report, info)) if not part.empty]
-    return _template().render(
-        report=report, question=question, facts=facts, first=first, parts=parts, css=_style(), line=LINE, cell=CELL
-    )
+    verdicts = [arm.verdict for arm in report.arms if arm.verdict is not None]
+    parts = (*_parts(report, left), _origin(report, info))
+    return document(question, facts, report.recommendation, parts, verdicts=verdicts, first=first)
+
+
+def document(
+    question: str,
+    facts: Sequence[str],
+    answer: str,
+    parts: Sequence[Part],
+    *,
+    verdicts: Sequence[Verdict] = (),
+    first: Section | None = None,
+) -> str:
+    """A page of any report: question and facts, the answer, what is to be read first, and the parts that are not empty.
+
+    All of it is foreign text, which is escaped, but the pictures.
+    """
+    shown = [part for part in parts if not part.empty]
+    given = {"question": question, "facts": facts, "answer": answer, "verdicts": verdicts, "first": first}
+    return _template().render(**given, parts=shown, css=_style(), line=LINE, cell=CELL)
 
 
 def _parts(report: Report, left: dict[str, Section]) -> list[Part]:

@@ -32,19 +32,19 @@ def origin(report: Report, info: Mapping[str, Any]) -> tuple[Section, ...]:
         ("Evaluation sets", info.get("evals")),
         ("Quantized for this run", info.get("quantized")),
     )
-    made = (Section(title=title, columns=("key", "value"), rows=tuple(_flat(found))) for title, found in parts)
+    made = (Section(title=title, columns=("key", "value"), rows=tuple(flat(found))) for title, found in parts)
     return tuple(section for section in made if section.rows)
 
 
-def _flat(value: Any, path: str = "") -> Iterator[tuple[str, str]]:
+def flat(value: Any, path: str = "") -> Iterator[tuple[str, str]]:
     """Every value by its path, as it would be typed."""
     if isinstance(value, Mapping):
         for key, inner in value.items():
             own = f"{path}.{key}" if path else str(key)
-            yield from [(own, f"{len(inner)}")] if key in _WHOLE and isinstance(inner, list) else _flat(inner, own)
+            yield from [(own, f"{len(inner)}")] if key in _WHOLE and isinstance(inner, list) else flat(inner, own)
     elif isinstance(value, list | tuple) and any(isinstance(inner, Mapping) for inner in value):
         for place, inner in enumerate(value):
-            yield from _flat(inner, f"{path}[{place}]")
+            yield from flat(inner, f"{path}[{place}]")
     elif path:
         yield path, _value(value)
 

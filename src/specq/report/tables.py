@@ -147,8 +147,13 @@ def terminal(report: Report) -> Group:
     """Rich renderables of the whole report. Markup in foreign text is shown, never obeyed."""
     from specq.report.layout import heading, sections
 
-    parts: list[RenderableType] = [Paragraph(text=line, style="bold") for line in heading(report)]
-    for section in sections(report):
+    return document(heading(report), sections(report))
+
+
+def document(heading: Sequence[str], sections: Sequence[Section]) -> Group:
+    """A question with its facts, then sections."""
+    parts: list[RenderableType] = [Paragraph(text=line, style="bold") for line in heading]
+    for section in sections:
         parts += ["", *_section(section)]
     return Group(*parts)
 

@@ -1,0 +1,157 @@
+"""What a user asks the lab, checked before anything loads: parts, lengths, the own request, the machine."""
+
+from __future__ import annotations
+
+import statistics
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+from specq.core.errors import ConfigError, nearest
+from specq.lab import batching, context, halves, machines
+from specq.lab.batching import Machine
+from specq.lab.bench import Settings
+from specq.lab.measured import PARTS, Size
+from specq.lab.opening import Wanted
+from specq.workloads import rendering
+from specq.workloads.counting import Counter
+
+LENGTHS = (64, 128, 256, 512, 768, 1024)
+ROOM = 64
+"""Tokens that a stamp, a template or a further question may add to a prompt."""
+MOST_OWN = 64
+"""Prompts of the user's own that are asked: as many as a page can tell of."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OwnPrompts:
+    """The user's prompts as texts with tags, and what their own request is taken to be."""
+
+    prompts: tuple[tuple[str, tuple[str, ...]], ...]
+    given: dict[str, Any]
+
+
+def check(parts: Sequence[str], settings: Settings, sizes: Sequence[int]) -> None:
+    """Refuse parts that are none, and settings that the parts can find nothing with.
+
+    Raises:
+        ConfigError: as it says.
+    """
+    for part in parts:
+        if part not in PARTS:
+            raise ConfigError(f'--part "{part}"{nearest(part, PARTS) or ";"} allowed: {", ".join(PARTS)}')
+    if not parts:
+        raise ConfigError(f"no part; allowed: {', '.join(PARTS)}")
+    if halves.PART in parts:
+        halves.check(settings.lengths, settings.repeats, settings.output_tokens)
+    elif len(set(settings.lengths)) < (2 if context.PART in parts else 1) or min(settings.lengths, default=0) < 2:
+        raise ConfigError(f"lengths {', '.join(map(str, settings.lengths)) or 'none'}: give two or more of 2 and more")
+    if settings.repeats < 2 or settings.output_tokens < 2:
+        raise ConfigError(
+            f"repeats {settings.repeats}, new tokens {settings.output_tokens}: allowed are 2 or more of each, or "
+            "there is no spread and no time a token"
+        )
+    if batching.PART in parts:
+        batching.check(sizes)
+
+
+def own(
+    counter: Counter,
+    *,
+    prompts: Path | None,
+    prompt_tokens: int | None,
+    output_tokens: int | None,
+    cached_share: float | None,
+    measured_output: int,
+) -> OwnPrompts:
+    """The user's own request: as given, the median of their prompts, or else the middle of what is measured.
+
+    Raises:
+        ConfigError: a count below 1 or a share beyond 1. PromptError: the file cannot be read.
+    """
+    for what, value in (("--prompt-tokens", prompt_tokens), ("--output-tokens", output_tokens)):
+        if value is not None and value < 1:
+            raise ConfigError(f"{what} {value}: allowed is 1 or more")
+    if cached_share is not None and not 0 <= cached_share <= 1:
+        raise ConfigError(f"--cached-share {cached_share}: allowed is a share from 0 to 1, 0.6 is 60 %")
+    texts: tuple[tuple[str, tuple[str, ...]], ...] = ()
+    told: list[int] = []
+    prompt: float | None = prompt_tokens
+    unit = "tokens" if prompt_tokens is not None or counter.unit.startswith("tokens") else "words"
+    origin = "as given" if prompt_tokens is not None else "the middle of what was measured"
+    if prompts is not None:
+        from specq.workloads import read_workload
+
+        read = read_workload(prompts)
+        texts = tuple((rendering.plain(one), one.tags) for one in read.requests)[:MOST_OWN]
+        told = [one.output_tokens for one in read.requests if one.output_tokens]
+        if prompt is None:
+            prompt = statistics.median(counter.count(rendering.plain(one)) for one in read.requests)
+            origin = f"the median of {len(read.requests)} prompts of {prompts.name}"
+    output = output_tokens or (statistics.median(told) if told else measured_output)
+    given = {"prompt": prompt, "output_tokens": output, "origin": origin, "unit": unit, "cached_share": cached_share}
+    return OwnPrompts(prompts=texts, given=given)
+
+
+def window(settings: Settings, counter: Counter, asked: OwnPrompts) -> int | None:
+    """Tokens that a started server must hold for one request; None, the model's own, where lengths are in words."""
+    if not counter.unit.startswith("tokens"):
+        return None
+    longest = max([*settings.lengths, *(counter.count(text) for text, _ in asked.prompts)])
+    # Some servers want blocks.
+    return -(-(longest + settings.output_tokens + ROOM) // 256) * 256
+
+
+def size(model: str | None, asked: OwnPrompts, settings: Settings) -> Size | None:
+    """What the model's weights and one request's cache take; None where the model is not here."""
+    if model is None:
+        return None
+    from specq.lab.size import size_models
+
+    prompt = asked.given["prompt"]
+    tokens = round((max(settings.lengths) if prompt is None else prompt) + asked.given["output_tokens"])
+    (one,) = size_models(model).models
+    return Size(
+        weight_bytes=one.model.weights.bytes,
+        bits=one.model.weights.bits,
+        cache_bytes=one.model.shape.sequence_bytes(tokens, "fp16"),
+        tokens=tokens,
+        cache_type="fp16",
+    )
+
+
+def machine(name: str | None, found: Size | None, wanted: Wanted) -> Machine | None:
+    """The ridge: of a data sheet, or of this device where the reference engine runs; None where neither is there.
+
+    Raises:
+        ConfigError: no such machine, or one whose sheet has no FLOP/s of 16-bit floats.
+    """
+    bits = None if found is None or found.bits is None else found.bits / 8
+    if name is not None:
+        sheet = machines.load(name)
+        if sheet.peak is None:
+            raise ConfigError(f"--machine {name}: {sheet.file} states no FLOP/s of 16-bit floats, so there is no ridge")
+        return Machine(
+            origin=f"{sheet.name} by its data sheet", flops=sheet.peak, bandwidth=sheet.bandwidth, bytes_per_weight=bits
+        )
+    if wanted.kind != "hf":
+        return None
+    from specq.engines.devices import pick_device
+    from specq.lab import peak
+    from specq.models import facts, refs
+    from specq.run import bandwidth
+
+    device = pick_device(wanted.device)
+    dtype = wanted.dtype or facts.facts(refs.resolve(wanted.target)).dtype
+    return Machine(
+        origin=f"measured on this {device} in {dtype}",
+        flops=peak.measure(device, dtype),
+        bandwidth=bandwidth.measure(device, threads=wanted.threads).median,
+        bytes_per_weight=bits,
+    )
+
+
+def as_json(found: Size | Machine | None) -> dict[str, Any] | None:
+    """For run.json."""
+    return None if found is None else asdict(found)

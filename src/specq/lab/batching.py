@@ -1,0 +1,160 @@
+"""What a batch costs and brings: tokens a second of all, seconds a token of each, where decoding stops being free.
+
+A step reads the weights once for all rows, so that a row more is free as long as the machine waits for memory:
+arithmetic intensity is 2B/b FLOP a byte at batch B and b bytes a weight, and the ridge is peak FLOP/s over bandwidth
+(Williams, Waterman and Patterson, Roofline, CACM 52(4), 2009). Where the two meet is beside where it was measured.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from specq.core.errors import ConfigError
+from specq.lab import rows as records
+from specq.lab.bench import Bench
+from specq.lab.rows import Row, Spread, spread
+
+PART = "batch"
+SIZES = (1, 2, 4, 8)
+FREE = 0.10
+"""A step may take so much more than that of one row and still count as free; repeats further apart widen it."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Machine:
+    """What the ridge is made of, and where that is from. `bytes_per_weight` None: the model's size is not known."""
+
+    origin: str
+    flops: float
+    bandwidth: float
+    bytes_per_weight: float | None
+
+    @property
+    def flop_per_byte(self) -> float:
+        """The ridge."""
+        return self.flops / self.bandwidth
+
+    @property
+    def batch(self) -> float | None:
+        """The batch whose intensity 2B/b reaches the ridge."""
+        return None if self.bytes_per_weight is None else self.flop_per_byte * self.bytes_per_weight / 2
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Point:
+    """One batch size. `tokens_per_s` counts all answers over the whole time, prefill with it.
+
+    `step` is its seconds a token over those of one row, `efficiency` its tokens a second over batch x those of one.
+    """
+
+    batch: int
+    tokens_per_s: Spread
+    decode_tokens_per_s: float
+    tpot_s: Spread
+    ttft_s: Spread
+    e2e_s: Spread
+    step: float
+    efficiency: float
+    intensity: float | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Batch:
+    """What was found. `free_until` is the largest batch up to which a step takes no longer than that of one row."""
+
+    points: tuple[Point, ...]
+    machine: Machine | None
+    free_until: int
+    slack: float
+
+
+def check(sizes: Sequence[int]) -> None:
+    """Refuse batches that no curve goes through.
+
+    Raises:
+        ConfigError: less than two sizes, none of them 1, or one below 1.
+    """
+    if 1 not in sizes or len(set(sizes)) < 2 or min(sizes) < 1:
+        raise ConfigError(
+            f"batch sizes {', '.join(map(str, sizes))}: allowed are 1 and one larger or more; type --batch 1,2,4,8"
+        )
+
+
+def measure(bench: Bench, sizes: Sequence[int]) -> None:
+    """Ask every batch size, in shuffled order, all prompts of one length, read cold and begun as no others.
+
+    Raises:
+        Unsupported: the engine cannot run the model's rows together.
+    """
+    settings = bench.settings
+    length = sorted(settings.lengths)[len(settings.lengths) // 2]
+    cases = [(size, repeat) for size in sorted(set(sizes)) for repeat in range(settings.repeats)]
+    texts = iter(bench.texts(PART, [length] * sum(size for size, _ in cases)))
+    waves = [(size, repeat, [next(texts) for _ in range(size)]) for size, repeat in cases]
+    bench.rng(PART).shuffle(waves)
+    bench.say(f"batch: {len(waves)} waves of {', '.join(map(str, sorted(set(sizes))))} requests of {length} each")
+    for size, repeat, own in waves:
+        prompts = [bench.requester.prompt(f"{PART}-{size}-{repeat}-{row}", text) for row, text in enumerate(own)]
+        bench.ask_together(prompts, settings.output_tokens, part=PART, what="wave", length=length, repeat=repeat)
+    bench.canary()
+
+
+def found(rows: Sequence[Row], machine: Machine | None = None) -> Batch | None:
+    """What the rows show; None where there are no waves of one."""
+    waves: dict[int, list[list[Row]]] = {}
+    groups: dict[int, list[Row]] = {}
+    for row in records.of(rows, PART):
+        groups.setdefault(row.group, []).append(row)
+    for own in groups.values():
+        waves.setdefault(own[0].batch, []).append(own)
+    one = waves.get(1)
+    alone = spread(row.tpot_s for wave in one for row in wave) if one else None
+    if alone is None:
+        return None
+    base = spread(_tokens_per_s(wave) for wave in one or ())
+    points = []
+    for size in sorted(waves):
+        point = _point(size, waves[size], alone, base, machine)
+        if point is not None:
+            points.append(point)
+    slack = max(FREE, alone.width)
+    return Batch(points=tuple(points), machine=machine, free_until=free_until(points, slack), slack=slack)
+
+
+def free_until(points: Sequence[Point], slack: float = FREE) -> int:
+    """The largest batch up to which, going up from 1, no step took more than 1 + slack times that of one row."""
+    last = 1
+    for point in points:
+        if point.step > 1 + slack:
+            break
+        last = point.batch
+    return last
+
+
+def _point(
+    size: int, waves: Sequence[Sequence[Row]], alone: Spread, base: Spread | None, machine: Machine | None
+) -> Point | None:
+    rows = [row for wave in waves for row in wave]
+    tpot, ttft, e2e = (spread(getattr(row, name) for row in rows) for name in ("tpot_s", "ttft_s", "e2e_s"))
+    together = spread(_tokens_per_s(wave) for wave in waves)
+    if tpot is None or ttft is None or e2e is None or together is None or base is None:
+        return None
+    weight = None if machine is None else machine.bytes_per_weight
+    return Point(
+        batch=size,
+        tokens_per_s=together,
+        decode_tokens_per_s=size / tpot.median,
+        tpot_s=tpot,
+        ttft_s=ttft,
+        e2e_s=e2e,
+        step=tpot.median / alone.median,
+        efficiency=together.median / (size * base.median),
+        intensity=None if weight is None else 2 * size / weight,
+    )
+
+
+def _tokens_per_s(wave: Sequence[Row]) -> float:
+    """Tokens of all answers over the time from the first request to the last token."""
+    ends = max(row.at_s + (row.e2e_s or 0.0) for row in wave)
+    return sum(row.output_tokens for row in wave) / (ends - min(row.at_s for row in wave))

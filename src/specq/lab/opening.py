@@ -1,0 +1,132 @@
+"""From what a user names to a requester: a model on the reference engine, a server by its URL, or one started here."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+from specq.core.errors import ConfigError, nearest
+from specq.core.types import Sampling
+from specq.engines.served import launch
+from specq.engines.served.kinds import KINDS, llamacpp, weights
+from specq.engines.served.kinds.base import Served
+from specq.lab.requester import Requester
+from specq.lab.requester_served import ServedRequester
+from specq.models import light_tokenizer, refs
+
+HF = "hf"
+NAMES = (HF, *KINDS)
+LOG = "server.log"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Wanted:
+    """What is to be asked. `model` is the one whose tokenizer and sizes are taken, `served_as` a name in requests.
+
+    `threads`, `device` and `dtype` are of the reference engine; a started server gets threads, dtype and args.
+    """
+
+    target: str
+    kind: str
+    model: str | None = None
+    served_as: str | None = None
+    key_env: str | None = None
+    context: int | None = None
+    device: str = "auto"
+    dtype: str | None = None
+    threads: int | None = None
+    args: tuple[str, ...] = ()
+
+    @property
+    def attached(self) -> bool:
+        """Whether it is a server that runs already."""
+        return self.target.startswith(("http://", "https://"))
+
+    @property
+    def local(self) -> str | None:
+        """The model whose tokenizer and config can be read here; None where none is named."""
+        return self.model or (None if self.attached else self.target)
+
+
+def check(wanted: Wanted) -> None:
+    """Refuse what no requester can be made of, before anything loads or starts.
+
+    Raises:
+        ConfigError: no such kind, or one that does not go with the target.
+        Unsupported, ModelError: the server cannot load such weights, or there is no such model.
+    """
+    if wanted.kind not in NAMES:
+        raise ConfigError(f'--kind "{wanted.kind}"{nearest(wanted.kind, NAMES) or ";"} allowed: {", ".join(NAMES)}')
+    if wanted.attached:
+        if wanted.kind == HF:
+            raise ConfigError(f"--kind hf loads a model, and {wanted.target} is a server: leave it out, or name a kind")
+        return
+    if wanted.kind == HF:
+        refs.resolve(wanted.target)
+        return
+    served = _served(wanted, 1)
+    if refused := KINDS[wanted.kind].cannot(served, Sampling()):
+        raise ConfigError("; ".join(refused))
+
+
+@contextmanager
+def opened(
+    wanted: Wanted, *, slots: int, folder: Path | None, say: Callable[[str], None] = lambda text: None
+) -> Iterator[Requester]:
+    """The requester, and the end of what was loaded or started for it. `slots` is for a server that is started.
+
+    A started server writes its log into `folder`.
+
+    Raises:
+        ModelError, Unsupported, RunFailed: it cannot be loaded, started or reached.
+    """
+    if wanted.kind == HF:
+        from specq.engines.hf import HFEngine
+        from specq.lab.requester_hf import HFRequester
+
+        say(f"loading {wanted.target}")
+        engine = HFEngine(device=wanted.device, dtype=wanted.dtype or "auto", threads=wanted.threads)
+        with engine.open(wanted.target) as target:
+            yield HFRequester(target, wanted.target)
+        return
+    kind = KINDS[wanted.kind]
+    if wanted.attached:
+        server = launch.attach(wanted.target, kind.HEALTH, key_env=wanted.key_env)
+    else:
+        port = launch.free_port()
+        log = (Path.cwd() if folder is None else folder) / LOG
+        say(f"starting {wanted.kind} with {slots} slots; its log is {log}")
+        command = kind.command(_served(wanted, slots), port, environ=os.environ)
+        server = launch.start(command, port=port, health=kind.HEALTH, log=log)
+    with server:
+        local = wanted.local
+        requester = ServedRequester(
+            server.url,
+            wanted.kind,
+            name=wanted.target,
+            model=wanted.served_as,
+            tokenizer=None if local is None else light_tokenizer.load(local),
+            key_env=wanted.key_env,
+        )
+        try:
+            yield requester
+        finally:
+            requester.close()
+
+
+def _served(wanted: Wanted, slots: int) -> Served:
+    loads = wanted.target
+    if wanted.kind == llamacpp.NAME:
+        loads = str(weights.gguf_file(wanted.target))
+    return Served(
+        weights=loads,
+        context=wanted.context,
+        slots=slots,
+        dtype=wanted.dtype,
+        threads=wanted.threads,
+        prefix_cache=True,
+        args=wanted.args,
+    )

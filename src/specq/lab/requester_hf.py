@@ -1,0 +1,126 @@
+"""Requests to the reference engine, with one slot that really keeps its key-value cache from request to request."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+from specq.core.clock import now
+from specq.core.errors import Unsupported
+from specq.core.types import Prompt, Sampling
+from specq.lab.requester import Answer, shared
+
+if TYPE_CHECKING:
+    from specq.decoding.session import Session
+    from specq.engines.hf import HFTarget
+
+
+class HFRequester:
+    """A loaded target as a requester.
+
+    A cached request reuses what its prompt and the slot's last text begin with alike, up to the prompt's last token,
+    whose pass gives the first new one; what the slot holds beyond that is taken back. Other requests leave the slot
+    alone and run on a cache of their own, as decoding does. Models with a recurrent state have no slot: Unsupported.
+    """
+
+    kind = "hf"
+    slots: int | None = None
+
+    def __init__(self, target: HFTarget, name: str) -> None:
+        self.name, self._target = name, target
+        self._decoder = target.decoder(None)
+        self._slot: Session | None = None
+        self._held: list[int] = []
+
+    def prompt(self, id: str, text: str) -> Prompt:
+        """The text with its ids, special tokens around it as the tokenizer puts them."""
+        return Prompt(id=id, ids=tuple(self._target.tokenizer(text)["input_ids"]), text=text)
+
+    def ask(self, prompt: Prompt, max_tokens: int, *, cached: bool = False, streamed: bool = True) -> Answer:
+        """One request, stamped token by token; unstreamed, by the engine's own decoding loop."""
+        sampling = Sampling(max_new_tokens=max_tokens, ignore_eos=True)
+        if streamed:
+            return self._stamped(prompt, sampling, cached=cached)
+        sent_s = now()
+        (done,) = self._decoder.generate([prompt], sampling)
+        return Answer(
+            sent_s=sent_s,
+            ttft_s=None,
+            e2e_s=done.e2e_s,
+            prompt_tokens=len(prompt.ids),
+            cached_tokens=0,
+            output_tokens=len(done.ids),
+        )
+
+    def ask_together(self, prompts: Sequence[Prompt], max_tokens: int) -> list[Answer]:
+        """A batch, whose rows share every pass; a row's stamps are its first and its last token."""
+        sent_s = now()
+        sampling = Sampling(max_new_tokens=max_tokens, ignore_eos=True)
+        found = self._decoder.generate(prompts, sampling, batch_size=len(prompts))
+        return [
+            Answer(
+                sent_s=sent_s,
+                ttft_s=one.ttft_s,
+                e2e_s=one.e2e_s,
+                stamps_s=(one.ttft_s, one.e2e_s),
+                stamp_tokens=(1, len(one.ids) - 1),
+                prompt_tokens=len(prompt.ids),
+                cached_tokens=0,
+                output_tokens=len(one.ids),
+            )
+            for prompt, one in zip(prompts, found, strict=True)
+        ]
+
+    def describe(self) -> dict[str, Any]:
+        """The engine's own description of the model."""
+        return self._target.describe()
+
+    def _stamped(self, prompt: Prompt, sampling: Sampling, *, cached: bool) -> Answer:
+        import torch
+
+        from specq.decoding import loop
+
+        request = self._decoder.request(prompt, sampling)
+        sync = self._target.sync or (lambda: None)
+        with torch.inference_mode():
+            session, reused = self._ready(prompt.ids) if cached else (self._decoder.session, 0)
+            sync()
+            sent_s = now()
+            if not cached:
+                session.restart()
+            logits = session.forward(request.ids[reused:], last_only=True)
+            request.take(loop.NOTHING, logits)
+            sync()
+            stamps = [now() - sent_s]
+            while request.finish is None:
+                loop.step(request, session, None, 0)
+                sync()
+                stamps.append(now() - sent_s)
+        if cached:
+            # The last token was drawn and not read.
+            self._held = request.ids[: session.length]
+        return Answer(
+            sent_s=sent_s,
+            ttft_s=stamps[0],
+            e2e_s=stamps[-1],
+            stamps_s=tuple(stamps),
+            stamp_tokens=(1,) * len(stamps),
+            prompt_tokens=len(prompt.ids),
+            cached_tokens=reused,
+            output_tokens=len(stamps),
+        )
+
+    def _ready(self, ids: Sequence[int]) -> tuple[Session, int]:
+        """The slot, rolled back to what it shares with a prompt, and how many tokens that is."""
+        if self._slot is None:
+            if not self._target.takes_blocks:
+                # It would be rolled back without a complaint, to a state that is not that of the earlier token.
+                raise Unsupported(f"{self.name} keeps a recurrent state, which cannot be taken back to a shared prefix")
+            self._slot = self._target.session("everything")
+        held, self._held = self._held, []
+        reused = min(shared(held, ids), len(ids) - 1)
+        if reused:
+            self._slot.rollback(self._slot.length - reused)
+        else:
+            self._slot.restart()
+        return self._slot, reused
