@@ -25,6 +25,7 @@ ORDER = (
     ("run",),
     ("report",),
     ("lab", "forecast", "imports", "distill"),
+    ("load",),
     ("api", "cli", "__main__", "__init__"),
 )
 RANK = {name: rank for rank, names in enumerate(ORDER) for name in names}
@@ -32,8 +33,8 @@ ENTRY = ORDER[-1]
 # Modules of these names import without a model library: a laptop reads results and plans runs.
 LIGHT = (
     *("core", "stats", "experiment", "report", "engines/base.py", "models/facts.py", "models/refs.py"),
-    *("quantize/recipes.py", "quantize/audited.py", "imports", "workloads", "distill/__init__.py", "api.py"),
-    *("models/light_tokenizer.py", "lab/prefix.py", "lab/prefix_points.py", "lab/prefix_tokens.py"),
+    *("quantize/recipes.py", "quantize/audited.py", "imports", "workloads", "load", "distill/__init__.py"),
+    *("api.py", "models/light_tokenizer.py", "lab/prefix.py", "lab/prefix_points.py", "lab/prefix_tokens.py"),
 )
 HEAVY = ("torch", "transformers", "accelerate", "llmcompressor", "lm_eval", "mlx")
 

@@ -18,6 +18,7 @@ from specq.cli import (
     evaluating,
     importing,
     labbing,
+    loading,
     quantizing,
     replaying,
     sizing,
@@ -114,6 +115,7 @@ app.command()(distilling.distill)
 app.command()(sizing.size)
 app.command()(workloading.workload)
 app.command()(costing.cost)
+app.command()(loading.load)
 app.command("import")(importing.import_)
 
 

@@ -178,8 +178,8 @@ def _curve(axes: Axes, places: Sequence[float], values: Sequence[Spread], series
     """Medians with a bar from the least to the greatest."""
     medians = [one.median for one in values]
     ends = [[one.median - one.low for one in values], [one.high - one.median for one in values]]
-    how = {"color": SERIES[series], "linewidth": 1.8, "marker": "os"[series], "markersize": 4.5, "capsize": 2}
-    axes.errorbar(places, medians, yerr=ends, elinewidth=1, label=name, **how)
+    shape = {"color": SERIES[series], "linewidth": 1.8, "marker": "os"[series], "markersize": 4.5}
+    axes.errorbar(places, medians, yerr=ends, elinewidth=1, capsize=2, label=name, **shape)  # type: ignore[arg-type]
 
 
 def _told(value: Spread | None) -> str:

@@ -73,7 +73,7 @@ def _comes(found: Deliverable) -> Section:
         rows.append(("cache of one request", size(found.size.cache_bytes), what))
         bits = "" if found.size.bits is None else f"{found.size.bits:.3g} bits a weight"
         rows.append(("weights", size(found.size.weight_bytes), bits))
-    lines = (found.paragraph,)
+    lines: tuple[str, ...] = (found.paragraph,)
     if found.beyond:
         lines += ("Your prompts are longer than what was measured: seconds beyond it are a lower bound.",)
     return table(COMES, ("number", "value", "of"), rows, lines)
@@ -84,7 +84,7 @@ def _own(found: Deliverable) -> str:
 
 
 def _halves(found: Halves) -> Section:
-    rows = [
+    rows: list[tuple[str, ...]] = [
         (
             f"{cell.prompt_tokens:,.0f}",
             _spread(cell.prefill_tokens_per_s),
@@ -96,7 +96,14 @@ def _halves(found: Halves) -> Section:
         )
         for cell in found.cells
     ]
-    columns = ("prompt tokens", "prefill, tokens/s", "decode, tokens/s", "ratio", "first token, ms", "off the model")
+    columns: tuple[str, ...] = (
+        "prompt tokens",
+        "prefill, tokens/s",
+        "decode, tokens/s",
+        "ratio",
+        "first token, ms",
+        "off the model",
+    )
     columns += ("prefill by the server's clock",)
     if not any(cell.told_prefill_tokens_per_s for cell in found.cells):
         columns, rows = columns[:-1], [row[:-1] for row in rows]
@@ -141,7 +148,13 @@ def _context(found: Context) -> Section:
         )
         for depth in found.depths
     ]
-    columns = ("prompt tokens", "first token, ms", "share of the total", "a further token, ms", "total streamed, ms")
+    columns: tuple[str, ...] = (
+        "prompt tokens",
+        "first token, ms",
+        "share of the total",
+        "a further token, ms",
+        "total streamed, ms",
+    )
     columns += ("total in one piece, ms", "one over the other")
     lines = []
     if found.agree is not None:
@@ -209,7 +222,13 @@ def _batch(found: Batch) -> Section:
         )
         for point in found.points
     ]
-    columns = ("batch", "tokens/s of all", "decoding alone", "step over that of 1", "a token of each, ms")
+    columns: tuple[str, ...] = (
+        "batch",
+        "tokens/s of all",
+        "decoding alone",
+        "step over that of 1",
+        "a token of each, ms",
+    )
     columns += ("first token, ms", "request, ms", "FLOP a byte")
     last = found.points[-1].batch
     until = f"the largest that was tried ({last})" if found.free_until == last else f"a batch of {found.free_until}"

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 
 from specq.report.assemble import Report
 from specq.report.layout import heading, sections
@@ -15,10 +15,10 @@ def render(report: Report) -> str:
     return document(heading(report), sections(report))
 
 
-def document(heading: Sequence[str], sections: Sequence[Section]) -> str:
-    """A question with its facts, then sections, as one Markdown document."""
-    question, *facts = heading
-    lines = [f"# {markdown(question)}", ""]
+def document(heading: Sequence[str], sections: Iterable[Section]) -> str:
+    """Any sections as one Markdown document; the first line of the heading is its title."""
+    title, *facts = heading
+    lines = [f"# {markdown(title)}", ""]
     lines += [line for fact in facts for line in (markdown(fact), "")]
     for section in sections:
         lines += _section(section)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -150,7 +150,7 @@ def terminal(report: Report) -> Group:
     return document(heading(report), sections(report))
 
 
-def document(heading: Sequence[str], sections: Sequence[Section]) -> Group:
+def document(heading: Sequence[str], sections: Iterable[Section]) -> Group:
     """A question with its facts, then sections."""
     parts: list[RenderableType] = [Paragraph(text=line, style="bold") for line in heading]
     for section in sections:

@@ -1,0 +1,156 @@
+"""What a load run is asked to do, as data: servers, levels, how long, what is sent, and the floors."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field
+from typing import Any, Literal
+
+from specq.core.errors import ConfigError, nearest
+from specq.engines.served.address import address_of
+from specq.engines.served.kinds import KINDS
+
+Arrivals = Literal["closed", "poisson", "steady", "trace"]
+FLOORS = ("ttft_s_p95", "tpot_s_p95", "e2e_s_p95")
+REQUESTS = 100
+"""Requests of a level unless somebody says otherwise: the fewest that a p99 is told of."""
+_MOST = 100_000
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Server:
+    """A server under load: the name that it has in the report, where it is, and the name of its model."""
+
+    name: str
+    url: str
+    kind: str
+    model: str
+    key_env: str | None = None
+
+    @property
+    def base(self) -> str:
+        """Its address without the API's version, which every path begins with."""
+        return self.url.rstrip("/").removesuffix("/v1")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Point:
+    """One measurement: a server at a level, for the `repeat`-th time."""
+
+    id: str
+    server: str
+    level: float
+    repeat: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Asked:
+    """What is asked of one run. The first server is what the others are held against.
+
+    `arrivals` "closed" keeps as many requests under way as a level says; the others send as many a second, whatever
+    comes back. `levels` is empty for a trace at its own pace. A level lasts for `requests` of the steady state, or for
+    `duration_s` seconds, whichever is given; `warm_up` requests before it do not count (None: one a stream in a closed
+    loop, a tenth in an open one). `body` is added to each request's JSON as it is.
+    """
+
+    servers: tuple[Server, ...]
+    arrivals: Arrivals = "closed"
+    levels: tuple[float, ...] = (1.0,)
+    requests: int | None = None
+    duration_s: float | None = None
+    warm_up: int | None = None
+    repeats: int = 1
+    max_tokens: int = 128
+    temperature: float = 0.0
+    ignore_eos: bool = False
+    warm_prefix: bool = False
+    seed: int = 0
+    limit_s: float = 300.0
+    tries: int = 1
+    body: Mapping[str, Any] = field(default_factory=dict)
+    floors: Mapping[str, float] = field(default_factory=dict)
+
+    def check(self) -> None:
+        """Refuse what cannot be done.
+
+        Raises:
+            ConfigError: a value is none. UserError: an address is none.
+        """
+        for server in self.servers:
+            address_of(server.url)
+            if server.kind not in KINDS:
+                raise ConfigError(
+                    f'kind "{server.kind}"{nearest(server.kind, KINDS) or ";"} allowed: {", ".join(KINDS)}'
+                )
+        if len({server.name for server in self.servers}) < len(self.servers):
+            raise ConfigError("two servers of one name: give each its own with --name and --against-name")
+        word = "concurrency" if self.arrivals == "closed" else "rate"
+        for level in self.levels:
+            whole = self.arrivals != "closed" or level == int(level)
+            if not (0 < level <= _MOST and whole):
+                allowed = "whole numbers" if self.arrivals == "closed" else "requests a second"
+                raise ConfigError(f"{word} {level:g}: allowed are {allowed} above 0, up to {_MOST:,}: --{word} 1,2,4,8")
+        if len(set(self.levels)) < len(self.levels):
+            raise ConfigError(f"{word} names a level twice; --repeats N measures each N times")
+        if not self.levels and self.arrivals != "trace":
+            raise ConfigError(f"no level; type --{word} 1,2,4,8")
+        if self.requests is not None and self.duration_s is not None:
+            raise ConfigError("--requests and --duration exclude each other: a level ends by one of them; give one")
+        counts = (("requests", self.requests, 1), ("warm_up", self.warm_up, 0), ("repeats", self.repeats, 1))
+        for name, value, least in (*counts, ("max_tokens", self.max_tokens, 1), ("tries", self.tries, 1)):
+            if value is not None and value < least:
+                raise ConfigError(f"{name} {value}: allowed is a whole number of {least} or more")
+        seconds = {"duration": self.duration_s, "limit": self.limit_s, **self.floors}
+        for name, given in seconds.items():
+            if given is not None and not (given > 0 and math.isfinite(given)):
+                raise ConfigError(f"{name} {given:g}: allowed are seconds above 0")
+        if not (self.temperature >= 0 and math.isfinite(self.temperature)):
+            raise ConfigError(f"temperature {self.temperature:g}: allowed is 0 or more")
+        for name in self.floors:
+            if name not in FLOORS:
+                raise ConfigError(f'floor "{name}"{nearest(name, FLOORS) or ";"} allowed: {", ".join(FLOORS)}')
+
+    @property
+    def unit(self) -> str:
+        """What a level counts."""
+        return "concurrency" if self.arrivals == "closed" else "requests/s"
+
+    def warm_ups(self, level: float) -> int:
+        """Requests before the steady state of a level."""
+        if self.warm_up is not None:
+            return self.warm_up
+        if self.arrivals == "closed":
+            return int(level)
+        expected = self.requests if self.duration_s is None else level * self.duration_s
+        return max(1, round(0.1 * (expected or REQUESTS)))
+
+    def points(self, levels: tuple[float, ...] | None = None) -> tuple[Point, ...]:
+        """All measurements in their order: at each level the servers take turns, back and forth over the repeats."""
+        found = []
+        turn = 0
+        for level in self.levels if levels is None else levels:
+            for repeat in range(self.repeats):
+                names = [server.name for server in self.servers]
+                for name in names if turn % 2 == 0 else reversed(names):
+                    found.append(
+                        Point(id=f"{name}@{level:g}#{repeat + 1}", server=name, level=level, repeat=repeat + 1)
+                    )
+                turn += 1
+        return tuple(found)
+
+    def to_json(self) -> dict[str, Any]:
+        """All of it, as JSON values; there is no key in it."""
+        return asdict(self)
+
+
+def from_json(value: Mapping[str, Any]) -> Asked:
+    """What `to_json` made, back.
+
+    Raises:
+        TypeError: a key is missing or unknown.
+    """
+    given = dict(value)
+    given["servers"] = tuple(Server(**one) for one in given["servers"])
+    given["levels"] = tuple(float(one) for one in given["levels"])
+    return Asked(**given)

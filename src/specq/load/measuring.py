@@ -1,0 +1,223 @@
+"""Measures one point after another, and writes down each request as it ends."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+
+from specq.core import clock
+from specq.core.clock import utc_stamp
+from specq.core.errors import ConfigError, RunFailed, SpecqError
+from specq.core.types import Prompt
+from specq.engines.served.client import Client
+from specq.load import arrivals, drive, rows
+from specq.load.asked import REQUESTS, Asked, Point
+from specq.load.device import Watch
+from specq.load.folder import Folder
+from specq.load.phases import Job, Phases
+from specq.load.prompts import Prompts
+from specq.load.rows import Began, Measured
+from specq.load.target import Target
+
+GIVE_UP = 50
+"""Requests in a row that fail before one is answered, after which a server is taken to be gone."""
+_LOOK_S = 0.02
+
+Progress = Callable[[str], None]
+Judge = Callable[[str], str]
+"""How an answer fits a schema, in one of the words of Requested.schema."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Plan:
+    """What is sent, beside what was asked: prompts, the times of a trace, long prompts to inject, a schema."""
+
+    asked: Asked
+    prompts: Prompts
+    at_s: tuple[float, ...] | None = None
+    injected: tuple[Prompt, ...] = ()
+    judge: Judge | None = None
+
+
+def measure(
+    plan: Plan, points: Sequence[tuple[Point, int]], targets: Mapping[str, Target], folder: Folder, say: Progress
+) -> None:
+    """Measure points, each with the number of its attempt, one after another.
+
+    Raises:
+        RunFailed: a server answers no request any more. DiskFull: no space. All that was recorded is kept.
+        ConfigError: prompts of random tokens, and a server that drafts.
+    """
+    for place, (point, attempt) in enumerate(points, start=1):
+        run = _Run(plan, point, attempt, targets[point.server], folder)
+        try:
+            asyncio.run(run.run())
+        except ExceptionGroup as group:
+            # Whatever stopped one request has stopped them all; what specq says of it is one line.
+            raise next((one for one in _flat(group) if isinstance(one, SpecqError)), group) from None
+        say(f"[{place}/{len(points)}] {run.said}")
+
+
+def _flat(group: BaseExceptionGroup[BaseException]) -> list[BaseException]:
+    found: list[BaseException] = []
+    for one in group.exceptions:
+        found += _flat(one) if isinstance(one, BaseExceptionGroup) else [one]
+    return found
+
+
+class _Run:
+    """One attempt at one point."""
+
+    def __init__(self, plan: Plan, point: Point, attempt: int, target: Target, folder: Folder) -> None:
+        self._plan, self._point, self._attempt = plan, point, attempt
+        self._target, self._folder = target, folder
+        asked = plan.asked
+        requests = asked.requests
+        if requests is None and asked.duration_s is None:
+            requests = REQUESTS
+        self._phases = Phases(warm_up=asked.warm_ups(point.level), requests=requests, duration_s=asked.duration_s)
+        self._began_s = 0.0
+        self._failing = self._done = self._failed = 0
+        self._readers: set[asyncio.Task[None]] = set()
+        self._broken: BaseException | None = None
+        self.said = ""
+
+    async def run(self) -> None:
+        """Send everything, and write down what came of it."""
+        began = Began(point=self._point.id, attempt=self._attempt, began=utc_stamp(), url=self._target.server.url)
+        self._folder.append(began)
+        async with self._target.client() as client:
+            self._client = client
+            self._began_s = clock.now()
+            watching = asyncio.create_task(self._watch())
+            injecting = asyncio.create_task(self._inject())
+            try:
+                await self._drive()
+                await injecting
+                found = await watching
+                while self._readers:
+                    await asyncio.gather(*self._readers)
+                self._raise()
+            finally:
+                for task in (watching, injecting, *self._readers):
+                    task.cancel()
+        self._folder.append(found)
+        self.said = f"{self._point.id}: {self._done} requests" + (f", {self._failed} failed" if self._failed else "")
+
+    async def _drive(self) -> None:
+        asked, level = self._plan.asked, self._point.level
+        if asked.arrivals == "closed":
+            await drive.closed(int(level), self._phases, self._send)
+            return
+        if asked.arrivals == "trace":
+            due = arrivals.trace(self._plan.at_s or (), level if asked.levels else None)
+        else:
+            due = arrivals.steady(level) if asked.arrivals == "steady" else arrivals.poisson(level, asked.seed)
+        await drive.open_loop(due, self._phases, self._send)
+
+    async def _inject(self) -> None:
+        count = len(self._plan.injected)
+        await drive.inject([(place + 1) / (count + 1) for place in range(count)], self._phases, self._send)
+
+    async def _send(self, job: Job) -> bool:
+        self._raise()
+        prompt = self._plan.injected[job.number] if job.phase == "inject" else self._prompt(job.number)
+        kind = "i" if job.phase == "inject" else "r"
+        id = f"{self._point.id}/{self._attempt}/{kind}{job.number}"
+        cold = None if self._plan.asked.warm_prefix else f"[{self._folder.path.name} {id}]"
+        received = await self._client.receive(self._target.request(id, prompt, cold))
+        # The next request goes out at once; what this one said is read and written in a task of its own.
+        task = asyncio.create_task(self._write(self._client, received, job, prompt))
+        self._readers.add(task)
+        task.add_done_callback(self._written)
+        return received.fault is None
+
+    def _prompt(self, number: int) -> Prompt:
+        return self._plan.prompts.at(number, self._plan.asked.seed)
+
+    async def _write(self, client: Client, received: object, job: Job, prompt: Prompt) -> None:
+        streamed = await client.read(received)  # type: ignore[arg-type]
+        numbers = self._target.numbers(streamed)
+        judge = self._plan.judge
+        row = rows.requested(
+            streamed,
+            numbers,
+            job,
+            point=self._point.id,
+            attempt=self._attempt,
+            prompt=prompt.id,
+            tags=prompt.tags,
+            began_s=self._began_s,
+            schema=None if judge is None or streamed.error is not None else judge(streamed.text),
+        )
+        self._folder.output(streamed)
+        self._folder.append(row)
+        self._done += 1
+        self._failed += streamed.error is not None
+        self._failing = self._failing + 1 if streamed.error is not None else 0
+        if self._failing >= GIVE_UP:
+            raise RunFailed(
+                f"{self._target.server.name} at {self._target.server.url}: {GIVE_UP} requests in a row failed, the "
+                f"last with {streamed.error}: {streamed.said}"
+            )
+        if (numbers.proposed or 0) > 0:
+            refuse_random(self._plan.prompts, self._target.server.name)
+
+    def _written(self, task: asyncio.Task[None]) -> None:
+        self._readers.discard(task)
+        if not task.cancelled() and (error := task.exception()) is not None:
+            self._broken = self._broken or error
+
+    def _raise(self) -> None:
+        if self._broken is not None:
+            raise self._broken
+
+    async def _watch(self) -> Measured:
+        """The counters, the processor time and the device, from the beginning of the steady state to its end."""
+        phases = self._phases
+        await _until(lambda: phases.start_s is not None or phases.end_s is not None)
+        watch = Watch(self._target.server.base)
+        watch.start()
+        cpu_s, wall_s = time.process_time(), clock.now()
+        before = await self._target.scrape()
+        await _until(lambda: phases.end_s is not None)
+        cpu_s, wall_s = time.process_time() - cpu_s, clock.now() - wall_s
+        device = watch.found()
+        numbers, notes = self._target.grown(before, await self._target.scrape())
+        start_s = phases.start_s if phases.start_s is not None else phases.end_s
+        assert start_s is not None
+        assert phases.end_s is not None
+        return Measured(
+            point=self._point.id,
+            attempt=self._attempt,
+            server=self._point.server,
+            level=self._point.level,
+            repeat=self._point.repeat,
+            start_at_s=start_s - self._began_s,
+            end_at_s=phases.end_s - self._began_s,
+            client_cpu_s=cpu_s,
+            client_wall_s=wall_s,
+            numbers=numbers,
+            device=device,
+            notes=notes,
+        )
+
+
+async def _until(there: Callable[[], bool]) -> None:
+    while not there():
+        await asyncio.sleep(_LOOK_S)
+
+
+def refuse_random(prompts: Prompts, server: str) -> None:
+    """Refuse prompts of random tokens for a server that drafts.
+
+    Raises:
+        ConfigError: there is such a prompt.
+    """
+    if (made := prompts.random) is not None:
+        raise ConfigError(
+            f'prompt "{made}" is made of random tokens, after which acceptance means nothing, and {server} drafts: '
+            "give prompts of real text (specq workload TEXT --tokens N without --shuffled)"
+        )

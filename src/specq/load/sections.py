@@ -1,0 +1,285 @@
+"""A load run as sections of text and tables, the same for terminal, Markdown and page."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+
+from specq.load.check import Agreement
+from specq.load.found import Found, Level
+from specq.load.measures import Spread
+from specq.load.versus import Ratio
+from specq.load.words import flags
+from specq.report.section import Section, table
+from specq.report.words import NOTHING, milliseconds, number, ratio, share
+from specq.stats.intervals import Interval
+
+FIRST = "Read this first"
+
+
+def sections(found: Found) -> list[Section]:
+    """All that have something to show."""
+    made = [
+        Section(title=FIRST, lines=tuple(flags(found))),
+        _curve(found),
+        _latency(found),
+        _versus(found),
+        _drafts(found),
+        _machine(found),
+        _pauses(found),
+        _tags(found),
+        _failures(found),
+        _schema(found),
+        _agreement(found),
+        Section(title="How it was measured", lines=tuple(_how(found))),
+        Section(title="Notes", lines=tuple(found.info.get("notes") or ())),
+    ]
+    return [one for one in made if one.lines or one.rows]
+
+
+def _table(
+    found: Found,
+    title: str,
+    columns: tuple[str, ...],
+    row: Callable[[Level], Sequence[str] | None],
+    lines: Sequence[str] = (),
+) -> Section:
+    """A table with a row for each level that has one."""
+    told = [(one, row(one)) for one in found.levels]
+    rows = [(_name(found, one), *cells) for one, cells in told if cells is not None]
+    return table(title, (found.asked.unit, *columns), rows, lines)
+
+
+def _name(found: Found, one: Level) -> str:
+    return f"{one.server} {one.level:g}" if len(found.asked.servers) > 1 else f"{one.level:g}"
+
+
+def _curve(found: Found) -> Section:
+    floors = bool(found.asked.floors)
+
+    def row(one: Level) -> Sequence[str]:
+        held = None if one.held is None else one.held.holds
+        shown = [number(one.rates.requests_per_s), number(one.rates.tokens_per_s)]
+        shown += [milliseconds(one.latency.ttft_s.p50), milliseconds(one.latency.ttft_s.p95)]
+        shown += [milliseconds(one.latency.tpot_s.p50), milliseconds(one.latency.tpot_s.p95)]
+        shown += [str(one.requests), str(sum(one.failed.values()))]
+        if floors:
+            good = one.rates.good_share
+            word = "cannot be told" if held is None else "held" if held else "broken"
+            shown += [number(one.rates.good_per_s), share(good), word]
+        return shown
+
+    columns: tuple[str, ...] = (
+        "requests/s",
+        "tokens/s",
+        "ttft ms p50",
+        "p95",
+        "tpot ms p50",
+        "p95",
+        "requests",
+        "failed",
+    )
+    lines = [
+        "Rates: what ended or arrived in the steady state, over its seconds. Latencies: of its requests that ended well"
+        + ("." if found.asked.arrivals == "closed" else ", from the time each was due.")
+    ]
+    if floors:
+        columns = (*columns, "goodput/s", "good", "floor p95")
+        lines.append("good: share of requests that ended well within every limit of the floor, failed ones counted.")
+    return _table(found, "Throughput and latency", columns, row, lines)
+
+
+def _latency(found: Found) -> Section:
+    """Every latency at p50, p95 and p99."""
+    rows = []
+    names = (("ttft_s", "ttft_s"), ("tpot_s", "tpot_s"), ("gap_s", "gap between tokens"), ("e2e_s", "e2e_s"))
+    for one in found.levels:
+        for name, shown in names:
+            rows.append((_name(found, one), shown, *_cells(getattr(one.latency, name))))
+        queue = one.latency.queue_s
+        if queue.n:
+            rows.append((_name(found, one), "queue_s", *_cells(queue)))
+        else:
+            mean = one.server_mean_queue_s
+            told = ("unknown", "", "", "") if mean is None else (number(1000 * mean), *("",) * 3)
+            rows.append((_name(found, one), "queue_s", *told, "mean of counters" if mean is not None else ""))
+    lines = ["In ms. p95 needs 20 values and p99 100. queue_s: as the server tells it, else unknown."]
+    return table("Latencies", (found.asked.unit, "what", "mean", "p50", "p95", "p99", "values"), rows, lines)
+
+
+def _cells(one: Spread) -> tuple[str, ...]:
+    return (*map(milliseconds, (one.mean, one.p50, one.p95, one.p99)), f"{one.n:,}")
+
+
+def _versus(found: Found) -> Section:
+    base = found.asked.servers[0].name
+
+    def cells(one: Ratio) -> tuple[str, ...]:
+        measured = (one.speedup, one.e2e_speedup, one.throughput)
+        return (
+            *(text for each in measured for text in (_value(each), _interval(each))),
+            f"{one.same} of {one.compared}",
+        )
+
+    columns = (
+        found.asked.unit,
+        "speedup",
+        "95 % interval",
+        "e2e_speedup",
+        "95 % interval",
+        "tokens/s",
+        "95 % interval",
+    )
+    lines = [
+        f"Above 1 is faster than {base}. speedup: time a token, e2e_speedup: whole requests, both over the prompts "
+        "that both answered; tokens/s: throughput, its interval by batch means. Same texts: prompts answered alike."
+    ]
+    rows = [(f"{one.server} {one.level:g}", *cells(one)) for one in found.ratios]
+    return table(f"Held against {base}", (*columns, "same texts"), rows, lines)
+
+
+def _value(one: Interval | None) -> str:
+    return NOTHING if one is None else ratio(one.value)
+
+
+def _interval(one: Interval | None) -> str:
+    return NOTHING if one is None or one.low is None or one.high is None else f"{one.low:.2f} to {one.high:.2f}"
+
+
+def _drafts(found: Found) -> Section:
+    def row(one: Level) -> Sequence[str] | None:
+        drafts = one.drafting
+        if drafts is None:
+            return None
+        return (
+            number(drafts.accepted_per_step),
+            share(drafts.draft_acceptance),
+            number(drafts.tokens_per_step),
+            milliseconds(drafts.step_s),
+            f"{drafts.proposed:,}",
+            f"{drafts.accepted:,}",
+            drafts.source,
+        )
+
+    columns = ("accepted a step", "draft_acceptance", "tokens_per_step", "step ms", "proposed", "accepted", "from")
+    lines = (
+        "step: drafting and verifying together, from the server's decode time; no server tells the two apart, so the "
+        "time of verifying alone is unknown.",
+    )
+    return _table(found, "Drafts along the curve", columns, row, lines)
+
+
+def _machine(found: Found) -> Section:
+    def row(one: Level) -> Sequence[str]:
+        device, ceiling = one.device, one.ceiling
+        used = device.get("device_share")
+        return (
+            share(used["mean"]) if used else "unknown",
+            str(device.get("source", "unknown")),
+            number(one.rates.in_flight),
+            number(one.rates.decoding),
+            NOTHING if ceiling is None else share(ceiling.bandwidth_share),
+            NOTHING if ceiling is None else share(ceiling.flops_share),
+            "unknown" if one.cached_share is None else share(one.cached_share),
+            share(one.client_share),
+        )
+
+    columns = ("device", "from", "in flight", "decoding", "of bandwidth", "of FLOP/s", "prompt cached", "specq's core")
+    lines = [
+        "device: mean use of the busiest GPU (NVML), or of this machine's processor; in flight, decoding: requests "
+        "under way, and past their first token, on average. Of bandwidth and FLOP/s: lower bounds, see docs/load.md."
+    ]
+    return _table(found, "Machine", columns, row, lines)
+
+
+def _pauses(found: Found) -> Section:
+    def row(one: Level) -> Sequence[str] | None:
+        long = one.pauses
+        if long is None:
+            return None
+        return (
+            f"{long.injected}" + (f" ({long.failed} failed)" if long.failed else ""),
+            number(long.prompt_tokens.p50),
+            number(long.ttft_s.p50),
+            *map(milliseconds, (long.before.p99, long.during.p99, long.after.p99)),
+            f"{long.before.n:,} / {long.during.n:,} / {long.after.n:,}",
+        )
+
+    columns = ("long prompts", "tokens", "their ttft_s", "gap p99 ms before", "during", "after", "gaps")
+    lines = ["Gaps of the other streams, by whether a long prompt was being read meanwhile."]
+    return _table(found, "Long prompts among steady decoding", columns, row, lines)
+
+
+def _tags(found: Found) -> Section:
+    rows = [
+        (
+            _name(found, one),
+            tag,
+            str(of.e2e_s.n),
+            milliseconds(of.ttft_s.p50),
+            milliseconds(of.ttft_s.p95),
+            milliseconds(of.tpot_s.p50),
+            milliseconds(of.tpot_s.p95),
+            number(of.e2e_s.p50),
+        )
+        for one in found.levels
+        for tag, of in one.tags.items()
+    ]
+    columns = (found.asked.unit, "tag", "requests", "ttft ms p50", "p95", "tpot ms p50", "p95", "e2e_s p50")
+    return table("By tag", columns, rows)
+
+
+def _failures(found: Found) -> Section:
+    rows = [
+        (_name(found, one), kind, str(one.failed.get(kind, 0)), str(one.failed_outside.get(kind, 0)))
+        for one in found.levels
+        for kind in dict.fromkeys([*one.failed, *one.failed_outside])
+    ]
+    return table("Failures", (found.asked.unit, "kind", "in the steady state", "outside it"), rows)
+
+
+def _schema(found: Found) -> Section:
+    words = ("fits", "misfit", "no JSON")
+
+    def row(one: Level) -> Sequence[str] | None:
+        return [str(one.schema.get(word, 0)) for word in words] if one.schema else None
+
+    return _table(found, "Answers against the schema", words, row)
+
+
+def _agreement(found: Found) -> Section:
+    def row(one: Level) -> Sequence[str] | None:
+        told: Agreement = one.agreement
+        if told.ttft is None and told.tpot is None:
+            return None
+        return _exact(told.ttft), _exact(told.tpot), str(told.n)
+
+    lines = ["Medians of specq's time over the server's own, request by request."]
+    return _table(found, "Against the server's own clock", ("ttft_s", "tpot_s", "requests"), row, lines)
+
+
+def _exact(value: float | None) -> str:
+    return NOTHING if value is None else f"{value:.3f}"
+
+
+def _how(found: Found) -> Iterator[str]:
+    asked = found.asked
+    if asked.arrivals == "closed":
+        yield "Closed loop: as many requests under way as the level says; as one ends, its user sends the next."
+    else:
+        how = {"poisson": "as a Poisson process", "steady": "evenly spaced", "trace": "at the times of the trace"}
+        yield f"Open loop: requests are due {how[asked.arrivals]}, whatever is still under way."
+    yield (
+        "Steady state: from the sending of the first request after the warm-up to the end of the last that counts; "
+        "more requests keep the load up until then. Ramp, tail and drain are in no number."
+    )
+    seconds = [one.rates.seconds for one in found.levels]
+    if seconds:
+        yield f"Steady states of {number(min(seconds))} to {number(max(seconds))} s."
+    cache = "as they are: a prefix cache may hold them" if asked.warm_prefix else "cold, past any prefix cache"
+    yield (
+        f"Prompts go out {cache}; at most {asked.max_tokens} tokens an answer, temperature {asked.temperature:g}"
+        + (", end tokens ignored." if asked.ignore_eos else ".")
+    )
+    for server in found.info.get("servers") or ():
+        told = ", ".join(f"{name} {value}" for name, value in server["settings"].items() if value != "unknown")
+        yield f"{server['name']}: {server['kind']} at {server['url']}; it says {told or 'nothing of its settings'}."

@@ -1,0 +1,116 @@
+"""What a load run found, in sentences."""
+
+from __future__ import annotations
+
+from specq.core.nouns import counted, listed
+from specq.load.found import Found, Level
+from specq.load.measures import LATE_S
+from specq.load.versus import Ratio, Win
+from specq.report.words import number
+
+SLOW_CLIENT = 0.5
+"""From this share of a core on, specq's own work may have delayed what it measured."""
+
+
+def answer(found: Found) -> str:
+    """The run in one paragraph."""
+    if not found.levels:
+        return "Nothing was measured: no level is complete."
+    said = []
+    for server in found.asked.servers:
+        said += [_best(found, server.name), *_knee(found, server.name), *_floor(found, server.name)]
+    said += [f"{win_words(found, name, one)}" for name, one in found.wins.items()]
+    return " ".join(said)
+
+
+def _best(found: Found, server: str) -> str:
+    levels = found.of(server)
+    if not levels:
+        return f"{server}: nothing was measured."
+    best = max(levels, key=lambda one: one.rates.tokens_per_s)
+    return (
+        f"{server}: at most {number(best.rates.tokens_per_s)} tokens/s, at {found.asked.unit} {best.level:g} with a "
+        f"median of {_ms(best.latency.ttft_s.p50)} to the first token and {_ms(best.latency.tpot_s.p50)} a token."
+    )
+
+
+def _knee(found: Found, server: str) -> list[str]:
+    knee = found.knees.get(server)
+    return [] if knee is None else [f"{knee.words(found.asked.unit).capitalize()}."]
+
+
+def _floor(found: Found, server: str) -> list[str]:
+    if not found.asked.floors:
+        return []
+    limits = listed([f"{name} of {value:g} s" for name, value in found.asked.floors.items()])
+    upto = found.held_up_to[server]
+    if upto is not None:
+        return [f"The floor, {limits}, holds up to {found.asked.unit} {upto:g}."]
+    lowest = found.of(server)[:1]
+    if lowest and lowest[0].held is not None and lowest[0].held.holds is None:
+        return [f"Whether the floor, {limits}, holds cannot be told: a p95 needs 20 requests a level."]
+    return [f"The floor, {limits}, holds at no level."]
+
+
+def win_words(found: Found, server: str, one: Win) -> str:
+    """Where a server's win over the first ends."""
+    base, unit = found.asked.servers[0].name, found.asked.unit
+    crosses = "" if one.crosses is None else f"; the ratio falls through 1 at about {one.crosses:.3g}"
+    ratios = {ratio.level: ratio for ratio in found.ratios if ratio.server == server}
+    if not any(ratio.speedup for ratio in ratios.values()):
+        return f"{server} cannot be held against {base}: no prompt was answered by both."
+    if one.last is None:
+        first = ratios[min(ratios)]
+        at = f"{_speed(first)} at {unit} {first.level:g}"
+        return f"{server} is not surely faster than {base} a token, from the lowest level on ({at}){crosses}."
+    said = f"{server} is faster than {base} a token up to {unit} {one.last:g} ({_speed(ratios[one.last])})"
+    if one.first_not is None:
+        return f"{said}, the highest level measured: where the win ends lies above it."
+    return f"{said}, and no longer surely at {one.first_not:g} ({_speed(ratios[one.first_not])}){crosses}."
+
+
+def _speed(ratio: Ratio) -> str:
+    one = ratio.speedup
+    if one is None:
+        return "no ratio"
+    if one.low is None or one.high is None:
+        return f"{one.value:.2f}"
+    return f"{one.value:.2f}, {one.low:.2f} to {one.high:.2f}"
+
+
+def flags(found: Found) -> list[str]:
+    """What must be read before any number."""
+    said = []
+    if not found.done:
+        said.append("the run is not complete: levels are missing")
+    if found.interrupted:
+        said.append(f"{counted(found.interrupted, 'request')} of attempts that were broken off stand in records.jsonl")
+    if found.torn_bytes:
+        said.append(f"the last line of records.jsonl was torn ({found.torn_bytes} bytes) and is left out")
+    for one in found.levels:
+        said += [f"{one.server} at {one.level:g}: {text}" for text in _level_flags(found, one)]
+    return said
+
+
+def _level_flags(found: Found, one: Level) -> list[str]:
+    said = []
+    if one.failed:
+        kinds = listed([f"{count} {kind}" for kind, count in one.failed.items()])
+        said.append(f"{sum(one.failed.values())} of {counted(one.requests, 'request')} failed ({kinds})")
+    if one.client_share > SLOW_CLIENT:
+        said.append(f"specq itself took {100 * one.client_share:.0f} % of a core, which may have made it late")
+    if found.asked.arrivals != "closed" and one.latency.late:
+        said.append(
+            f"{counted(one.latency.late, 'request')} went out over {1000 * LATE_S:.0f} ms late; latencies count from "
+            "when they were due"
+        )
+    if one.backlog > max(3, 0.1 * one.requests):
+        said.append(
+            f"overloaded: {one.backlog} more requests were under way at its end than at its beginning; latencies grow "
+            "with the length of the run"
+        )
+    return [*said, *one.notes]
+
+
+def _ms(value: float | None) -> str:
+    return "-" if value is None else f"{number(1000 * value)} ms"
