@@ -35,6 +35,7 @@ import eval_runs
 import quantized_runs
 import report_runs
 import run_fakes
+import served_answers
 
 PAGES = [ROOT / name for name in ("README.md", "CONTRIBUTING.md", "CHANGELOG.md", "results/README.md")]
 PAGES += sorted((ROOT / "docs").glob("*.md"))
@@ -220,7 +221,7 @@ def test_every_measure_is_in_the_doc_and_no_other(tmp_path: Path) -> None:
     price = {"per_hour": 1.0, "currency": "the currency"}
     scored = eval_runs.report(tmp_path / "evals", price=price)
     arms = (*made.arms, *changed.arms, *scored.arms)
-    measures = [*made.workload, *(m for arm in arms for m in arm.measures.values())]
+    measures = [*made.workload, *(m for arm in arms for m in arm.measures.values()), *served_answers.measures()]
     # A percentile or quantile stands beside its head.
     real = {
         re.sub(r"\[\d+\]", "[j]", re.sub(r"\[process \d+\]", "[process p]", m.name)).split(".")[0] for m in measures

@@ -175,7 +175,6 @@ def test_unknown_key_is_told_with_the_nearest_known_one(file: Path, override: st
             'levers.p={kind="prompt"}',
             '[levers.p] kind = "prompt": not in this version, allowed is "draft", "quantize", "kv_cache"',
         ),
-        ("engine.kind=vllm", '[engine] kind = "vllm": not in this version, allowed is "hf", "mlx"'),
     ],
 )
 def test_what_this_version_cannot_do_is_refused_by_name(file: Path, override: str, says: str) -> None:

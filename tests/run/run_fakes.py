@@ -185,6 +185,7 @@ class FakePlan:
     notes: tuple[str, ...] = ("a note",)
     blocks: tuple[tuple[str, ...], ...] = ()
     logits_bytes: int = 0
+    served: tuple[Any, ...] = ()
     together_bytes: int = 3 << 30
     available_bytes: int | None = 2 << 30
     models: tuple[Any, ...] = (SimpleNamespace(facts=SimpleNamespace(notes=("weights were quantized before: Q4_1",))),)
@@ -196,11 +197,11 @@ class FakePlan:
 def fake_plan(experiment: Any, **_: Any) -> FakePlan:
     lines = Path(experiment.workload.prompts).read_text(encoding="utf-8").splitlines()
     items = [json.loads(line) for line in lines]
-    prompts = [
-        Prompt(id=item["id"], ids=tuple(item["prompt"].encode()), text=item["prompt"], tags=("kind",)) for item in items
-    ]
+    made = (
+        Prompt(id=one["id"], ids=tuple(one["prompt"].encode()), text=one["prompt"], tags=("kind",)) for one in items
+    )
     blocks = tuple(tuple(block) for block in settings().get("blocks", ()))
-    return FakePlan(prompts=tuple(prompts), blocks=blocks, logits_bytes=settings().get("logits_bytes", 0))
+    return FakePlan(prompts=tuple(made), blocks=blocks, logits_bytes=settings().get("logits_bytes", 0))
 
 
 def fake_command(store: Any, task: Any) -> list[str]:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from rich.console import RenderableType
 
+from specq.cli.served_views import served
 from specq.core.nouns import counted
 from specq.quantize import audit_rows
 from specq.quantize.audited import NO_KERNEL, QuantAudit
@@ -68,6 +69,7 @@ def plan(made: Mapping[str, Any]) -> Iterator[RenderableType]:
         new = "" if longest is None else f", answers of up to {counted(longest, 'new token')}"
         asked = f"{counted(one['items'], 'item')}{among}, {counted(one['prompt_tokens'], 'prompt token')} in all{new}"
         yield text(f"Eval {one['name']}: {asked}, metric {one['metric']}{at_once}, every arm")
+    yield from served(made["served"])
     free = f", free: {size(made['available_bytes'])}" if made["available_bytes"] is not None else ""
     parts = [("answering evals", made["evals_bytes"]), ("proving drafts in float32", made["proofs_bytes"])]
     told = "".join(f", {what}: {size(count)}" for what, count in parts if count)

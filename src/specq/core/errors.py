@@ -8,9 +8,11 @@ SpecqError                 exit 1
 |   +-- PromptError                 a prompts file, or a prompt that does not fit
 |   +-- Unsupported                 an engine cannot do what an arm asks
 |   +-- RunFolderError              a results folder that is busy, changed or not a run
++-- RequestFailed          exit 1   a server answered one request wrongly, or not to its end
 +-- RunFailed              exit 1   something broke while running
 |   +-- NonFiniteLogits    exit 2   a model returned NaN or infinite logits
 |   +-- DiskFull           exit 2   no space left where specq writes
+|   +-- ServerGone                  a server that is asked answers nobody any more, or only that it is busy
 |   +-- Interrupted        exit 130 Ctrl-C or a signal to stop: 128 and the signal's number
 +-- GateFailed             exit 3   a floor or an audit that the user asked for was not met
 
@@ -60,6 +62,10 @@ class RunFolderError(UserError):
     """A results folder is busy, belongs to another config or is not a run."""
 
 
+class RequestFailed(SpecqError):
+    """A server answered one request wrongly, or not to its end; others may be answered."""
+
+
 class RunFailed(SpecqError):
     """A run broke after it started; what was recorded is kept.
 
@@ -79,6 +85,10 @@ class DiskFull(RunFailed):
     """No space is left on a disk that specq writes to; the caller can free some."""
 
     exit_code = 2
+
+
+class ServerGone(RunFailed):
+    """A server that is asked answers nobody any more, or only that it is busy; the run can be resumed."""
 
 
 class Interrupted(RunFailed):

@@ -24,6 +24,16 @@ def of_ids(ids: Sequence[int]) -> str:
     return of_bytes(",".join(map(str, ids)).encode())
 
 
+def of_answer(ids: Sequence[int], text: str, *, has_ids: bool = True) -> str:
+    """Hex sha256 of an answer: of its ids, or of its text where a server gives none."""
+    return of_ids(ids) if has_ids else of_bytes(text.encode())
+
+
+def of_prompt(ids: Sequence[int], text: str, messages: Sequence[Any]) -> str:
+    """Hex sha256 of a prompt: of its ids, or of what it says where the server alone knows them."""
+    return of_ids(ids) if ids else of_json([text, list(messages)])
+
+
 def of_file(path: Path) -> str:
     """Hex sha256 of a file's bytes, read in pieces of 1 MiB."""
     digest = hashlib.sha256()

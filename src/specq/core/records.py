@@ -19,6 +19,9 @@ from specq.core.scored import Divergence as Divergence
 from specq.core.scored import FirstTokens as FirstTokens
 from specq.core.scored import GapNoise as GapNoise
 from specq.core.scored import Sampled as Sampled
+from specq.core.served import SameText as SameText
+from specq.core.served import ServedDraws as ServedDraws
+from specq.core.served import Serving as Serving
 from specq.core.types import Step
 
 Key = tuple[int, str, str, int]
@@ -128,6 +131,8 @@ class Generated:
     counts tokens after the model's first own eos when the stop is ignored. `cache_share` is the share of the
     keys and values that attention read from a quantized cache, None where the cache is kept as computed. `copied`
     counts the proposals of each step that a lookup copied, all or none; None where no lookup goes before a draft.
+    `served` is a core.served.ServedAnswer as JSON, None of an engine of specq's own: there `steps` is empty, and where
+    its `counted` is not "ids", no ids are known, and `output_sha256` is that of the text.
     """
 
     process: int
@@ -148,6 +153,12 @@ class Generated:
     output_sha256: str
     cache_share: float | None = None
     copied: tuple[int, ...] | None = None
+    served: dict[str, Any] | None = None
+
+    @property
+    def has_ids(self) -> bool:
+        """Whether the ids of its tokens are known."""
+        return self.served is None or self.served.get("counted") == "ids"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -222,6 +233,9 @@ Record = (
     | Sampled
     | FirstTokens
     | Divergence
+    | Serving
+    | SameText
+    | ServedDraws
     | EvalAnswer
     | EvalChunk
     | EvalProof

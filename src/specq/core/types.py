@@ -6,6 +6,8 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Literal
 
+from specq.core.served import ServedAnswer
+
 Rule = Literal["rejection", "greedy_draft", "match", "block", "lossy_threshold"]
 EXACT_RULES: tuple[Rule, ...] = ("rejection", "greedy_draft", "match", "block")
 """What comes out has the target's law: only these may be called lossless, and each is held to it by tests."""
@@ -178,7 +180,8 @@ class Generation:
     `ids` are the new tokens (an eos that ended it is the last of them); token 1 came from the
     prefill and belongs to no step. `ttft_s` runs from the request to the first token, `e2e_s`
     to the last. `logprobs` holds log p of each new token after warping when it was asked for. `cache_share`
-    is the share of the keys and values that attention read from a quantized cache, None without one.
+    is the share of the keys and values that attention read from a quantized cache, None without one. `served` is what
+    a server told beside it, None of an engine of this process; its `ids` are () where the server gives none.
     """
 
     prompt_id: str
@@ -190,3 +193,9 @@ class Generation:
     steps: tuple[Step, ...] = ()
     logprobs: tuple[float, ...] | None = None
     cache_share: float | None = None
+    served: ServedAnswer | None = None
+
+    @property
+    def new_tokens(self) -> int:
+        """How many tokens it has; of a server that gives no ids, as it was counted there."""
+        return len(self.ids) if self.served is None or self.ids else self.served.tokens

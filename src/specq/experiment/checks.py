@@ -125,6 +125,10 @@ def check_mlx_cache(model: PlannedModel, kind: CacheType | None) -> None:
 
 def capabilities(engine: Engine) -> Capabilities:
     """What the engine can do; imports its libraries."""
+    if engine.is_server:
+        from specq.engines.served import target
+
+        return target.CAPABILITIES
     if engine.kind == "mlx":
         from specq.engines import mlx
 
@@ -175,6 +179,9 @@ def check_model(model: PlannedModel, engine: Engine) -> None:
         Unsupported: it keeps no state between passes, is an encoder, or lacks the attention implementation.
         ModelError: config.json, the names or the shapes of the weights do not fit what transformers would load.
     """
+    if engine.is_server:
+        # What a server can load it says itself.
+        return
     from specq.decoding import runnable
 
     folder = model.resolved.folder
@@ -203,6 +210,9 @@ def free_bytes(engine: Engine) -> int | None:
         Unsupported: the device is not on this machine.
     """
     import psutil
+
+    if engine.is_server:
+        return None if engine.attaches else int(psutil.virtual_memory().available)
     import torch
 
     from specq.engines.devices import pick_device

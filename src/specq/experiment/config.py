@@ -73,7 +73,7 @@ def _read(path: Path) -> dict[str, Any]:
 
 def _located(values: dict[str, Any], folder: Path) -> dict[str, Any]:
     """The values with the paths of prompts and models as they were found."""
-    tables = [(values.get("workload"), "prompts"), (values.get("target"), "model")]
+    tables = [(values.get("workload"), "prompts"), (values.get("target"), "model"), (values.get("engine"), "tokenizer")]
     levers = values.get("levers")
     evals = values.get("evals")
     if isinstance(evals, list):

@@ -43,6 +43,10 @@ def planned(
     resolved = refs.resolve(name, revision=revision, fetch=fetch)
     with named(resolved):
         known = facts.facts(resolved)
+        if engine.is_server:
+            from specq.experiment import served_models
+
+            return served_models.planned(role, resolved, known, engine, fetch)
         weights = held.of_folder(resolved.folder, engine.kind)
         if role == "draft" and engine.kind == "hf" and engine.device_map is None:
             weights = replace(weights, kept=kept_ids.read(resolved.folder))

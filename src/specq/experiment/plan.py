@@ -26,6 +26,7 @@ from specq.experiment.checks import (
 from specq.experiment.eval_plan import PlannedEval
 from specq.experiment.rendering import render
 from specq.experiment.schema import Experiment
+from specq.experiment.served_plan import ServedArm
 from specq.experiment.sizes import PlannedArm, PlannedModel, planned_arm, refused_arm
 from specq.experiment.stand_ins import StandIn, StandIns, incomparable
 from specq.models import tokenizers
@@ -41,7 +42,7 @@ class Plan:
     `blocks` are the arms of each target where one target is in memory at a time, empty where all are;
     `together_bytes` is what all targets at once would take, `logits_bytes` is what the audit of a run in blocks
     keeps on disk. `available_bytes` is what the device has free now, None where it was not asked. `stand_ins` are the
-    models that levers put in the target's place.
+    models that levers put in the target's place. `served` says what each arm is on its server, () where none is asked.
     """
 
     experiment: Experiment
@@ -60,6 +61,7 @@ class Plan:
     refusals: tuple[Refusal, ...]
     notes: tuple[str, ...]
     stand_ins: tuple[StandIn, ...] = ()
+    served: tuple[ServedArm, ...] = ()
 
     def check(self) -> None:
         """Do nothing when all arms can run.
@@ -99,6 +101,7 @@ class Plan:
             "bandwidth_bytes_per_s": self.bandwidth_bytes_per_s,
             "refusals": [{"arm": refusal.arm, "reason": refusal.reason} for refusal in self.refusals],
             "notes": list(self.notes),
+            "served": [one.to_json() for one in self.served],
         }
 
 
@@ -120,12 +123,21 @@ def make(
         PromptError: the prompts file is broken.
         ModelError: the target cannot be found or read. What stops single arms is in `refusals`.
     """
+    if experiment.engine.is_server:
+        from specq.experiment import served_make
+
+        return served_make.make(
+            experiment,
+            bandwidth_bytes_per_s=bandwidth_bytes_per_s,
+            available_bytes=available_bytes,
+            fetch=fetch,
+        )
     items = prompt_files.load(Path(experiment.workload.prompts), experiment.workload.limit)
     target = models.planned("target", experiment.target.model, experiment.engine, experiment.target.revision, fetch)
     with models.named(target.resolved):
         tokenizer = tokenizers.load(target.resolved)
     rendered, refusals, notes = render(items, tokenizer)
-    notes = [*_workload_notes(experiment, items, target), *target.facts.notes, *notes]
+    notes = [*workload_notes(experiment, items, target), *target.facts.notes, *notes]
     evals, unfit, said = eval_plan.planned(experiment, target, tokenizer)
     refusals = [*refusals, *unfit, *floor_checks.refusals(experiment, len(items), evals)]
     notes = [*notes, *said, *floor_checks.notes(experiment)]
@@ -221,7 +233,8 @@ def _is_shorter(model: PlannedModel, target: PlannedModel) -> bool:
     return context is not None and (target.facts.context is None or context < target.facts.context)
 
 
-def _workload_notes(experiment: Experiment, items: Sequence[prompt_files.Item], target: PlannedModel) -> list[str]:
+def workload_notes(experiment: Experiment, items: Sequence[prompt_files.Item], target: PlannedModel) -> list[str]:
+    """What is to be said of the prompts, and of the sampling that the model's folder asks for."""
     notes, load = [], experiment.workload
     if load.limit is not None and len(items) < load.limit and not experiment.smoke:
         held = counted(len(items), "prompt")

@@ -9,10 +9,10 @@ from pydantic import Field, PrivateAttr, model_validator
 from specq.core import hashes
 from specq.core.errors import nearest
 from specq.core.types import Sampling
-from specq.experiment.levers import Dtype, Lever, Table, refuse_later
+from specq.experiment.engine_table import Engine as Engine
+from specq.experiment.levers import Lever, Table
 from specq.experiment.quality import NAME, Eval, Floor, Objective, Price, split
 
-LATER_ENGINES = ("vllm", "llamacpp", "ollama", "sglang", "openai")
 # What config_sha256 leaves out: words for the reader, which cannot change a number. What a smoke run cuts is in
 # other keys.
 HASH_LEAVES_OUT = ("question", "name", "smoke")
@@ -25,35 +25,6 @@ class Target(Table):
 
     model: str = Field(min_length=1)
     revision: str | None = Field(default=None, min_length=1)
-
-
-class Engine(Table):
-    """What runs the models. dtype "auto" is the dtype that the weights are stored in."""
-
-    kind: Literal["hf", "mlx"] = "hf"
-    device: Literal["auto", "cpu", "cuda", "mps"] = "auto"
-    dtype: Dtype = "auto"
-    attention: Literal["sdpa", "eager", "flash_attention_2", "flex_attention"] = "sdpa"
-    device_map: Literal["auto"] | None = None
-    threads: int | None = Field(default=None, ge=1, le=1024)
-    compile: bool = False
-
-    @model_validator(mode="before")
-    @classmethod
-    def _known_engines(cls, values: Any) -> Any:
-        if isinstance(values, dict):
-            refuse_later("kind", values.get("kind"), LATER_ENGINES, ("hf", "mlx"))
-        return values
-
-    @model_validator(mode="after")
-    def _fits_together(self) -> Engine:
-        if self.compile and self.kind != "hf":
-            raise ValueError(f'compile = true: kind = "{self.kind}" compiles nothing, allowed is kind = "hf"')
-        if self.compile and self.device_map is not None:
-            raise ValueError("compile = true beside device_map: allowed is one of the two")
-        if self.device_map is not None and self.device != "auto":
-            raise ValueError(f'device = "{self.device}" beside device_map: allowed is device = "auto"')
-        return self
 
 
 class Workload(Table):

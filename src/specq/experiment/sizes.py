@@ -41,7 +41,12 @@ class PlannedModel:
 
     def cache_bytes(self, tokens: int, dtype: str | None = None) -> int:
         """Bytes of the key-value cache at `tokens` of context, None: in its own dtype; windows are left out."""
-        return tokens * self.facts.cache_bytes_per_token(dtype or self.dtype)
+        return tokens * self.facts.cache_bytes_per_token(dtype or self.cache_dtype)
+
+    @property
+    def cache_dtype(self) -> str:
+        """The dtype of keys and values: that of the weights, or 16 bits beside weights that are no floats."""
+        return self.dtype if self.dtype in DTYPE_BYTES else "float16"
 
     def bytes_per_token(self) -> int:
         """Bytes of weights that one pass of one row reads."""
@@ -68,7 +73,7 @@ class PlannedModel:
             "weight_bytes": self.weight_bytes,
             "copy_bytes": self.held.copy_bytes,
             "bytes_per_token": self.bytes_per_token(),
-            "cache_bytes_per_token": self.facts.cache_bytes_per_token(self.dtype),
+            "cache_bytes_per_token": self.facts.cache_bytes_per_token(self.cache_dtype),
             "kernels": list(self.held.kernels),
             "notes": list(facts.notes),
         }
@@ -127,7 +132,7 @@ def cache_bytes(
     """Bytes of both caches of an arm at `tokens` of context; `dtype` None is that of each model."""
     kind = arm.target.kv_cache
     # Bytes of an element of a quantized cache against one as computed.
-    share = 1.0 if kind is None else CACHE_BLOCK_BYTES[kind] / CACHE_BLOCK / DTYPE_BYTES[dtype or target.dtype]
+    share = 1.0 if kind is None else CACHE_BLOCK_BYTES[kind] / CACHE_BLOCK / DTYPE_BYTES[dtype or target.cache_dtype]
     return round(target.cache_bytes(tokens, dtype) * share) + (draft.cache_bytes(tokens, dtype) if draft else 0)
 
 

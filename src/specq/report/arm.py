@@ -8,7 +8,7 @@ from typing import Any
 
 from specq.core.records import Generated
 from specq.report import audit as audits
-from specq.report import facts, invariants, price, speed, targets
+from specq.report import facts, invariants, price, served, speed, targets
 from specq.report.evals import EvalReport
 from specq.report.evals import measures as of_eval
 from specq.report.measures import Measure, accepted_histogram, of_arm
@@ -63,7 +63,12 @@ def of_run(
     own = run.generated[id]
     is_first = id == next(iter(run.baselines), None)
     is_baseline = id in run.baselines
-    found = [*of_arm(list(own.values())), *facts.of_arm(run, id), *targets.measures(run, id)]
+    found = [
+        *of_arm(list(own.values())),
+        *served.measures(list(own.values())),
+        *facts.of_arm(run, id),
+        *targets.measures(run, id),
+    ]
     compared = None
     strata: tuple[speed.Stratum, ...] = ()
     if not is_first and bases and not faults:

@@ -10,7 +10,19 @@ from typing import Any
 from specq.core import jsonl
 from specq.core.errors import RunFolderError
 from specq.report import arm as arms_of
-from specq.report import binding, blocks, facts, forecast_gaps, guards, kernels, price, quality, quantized, targets
+from specq.report import (
+    binding,
+    blocks,
+    facts,
+    forecast_gaps,
+    guards,
+    kernels,
+    price,
+    quality,
+    quantized,
+    served,
+    targets,
+)
 from specq.report.arm import ArmReport as ArmReport
 from specq.report.arm import faults_of
 from specq.report.evals import EvalReport
@@ -163,10 +175,11 @@ def of_run(run: RunFile) -> Report:
         smoke=ground.smoke,
         flags=(
             *facts.flags(run),
-            *([blocks.FLAG] if run.in_blocks else []),
+            *([blocks.flag(run)] if run.in_blocks else []),
             *kernels.flags(run),
             *quantized.flags(weights),
             *guards.flags(scored),
+            *served.flags(run),
             *_arm_flags(arms),
             *broken,
             *_null_flags(null),
@@ -182,7 +195,7 @@ def of_run(run: RunFile) -> Report:
         arms=judged_arms,
         forecast=forecast_gaps.of_run(run, judged_arms, scored),
         recommendation=recommend(cases, verdicts, ground),
-        notes=(*facts.notes(run), *kernels.notes(run), *quantized.notes(weights)),
+        notes=(*facts.notes(run), *served.notes(run), *kernels.notes(run), *quantized.notes(weights)),
         stand_ins=tuple(targets.stand_ins(run)),
         config=run.info["config"],
         config_sha256=run.info.get("config_sha256"),

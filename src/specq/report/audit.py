@@ -22,7 +22,8 @@ from dataclasses import replace
 
 import numpy as np
 
-from specq.core.records import AUDIT, Audited, Divergence, Failed, FirstTokens, GapNoise, Sampled
+from specq.core.records import AUDIT, Audited, Divergence, Failed, FirstTokens, GapNoise, SameText, Sampled, ServedDraws
+from specq.report import served_audit
 from specq.report.audit_found import BASELINE as BASELINE
 from specq.report.audit_found import Audit as Audit
 from specq.report.audit_found import Status as Status
@@ -42,6 +43,8 @@ def of_arm(run: RunFile, arm: str) -> Audit:
     plain, changed = run.plain(arm), run.target(arm) is not None
     itself = run.labels.get(plain, plain) if changed else BASELINE
     broken, threshold = _broken(run, arm, plain), run.threshold(arm)
+    if run.served:
+        return served_audit.of_arm(run, arm, broken)
     if run.greedy:
         # The audit takes the answers of the first process and repeat.
         answers = run.generated.get(plain, {}).items()
@@ -74,7 +77,7 @@ def _broken(run: RunFile, arm: str, plain: str) -> tuple[str, ...]:
     made = {
         (type(r).__name__, r.arm, r.prompt, getattr(r, "repeat", 0))
         for r in run.records
-        if isinstance(r, GapNoise | Audited | Sampled | FirstTokens | Divergence)
+        if isinstance(r, GapNoise | Audited | Sampled | FirstTokens | Divergence | SameText | ServedDraws)
     }
     kinds: dict[str, list[Failed]] = {}
     for record in failed:

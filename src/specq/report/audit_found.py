@@ -8,7 +8,7 @@ from typing import Literal
 from specq.report.first_tokens import FirstTokenTest
 
 BASELINE = "the baseline"
-Status = Literal["passed", "failed", "missing", "changed", "lossy"]
+Status = Literal["passed", "failed", "missing", "changed", "lossy", "differs", "unknown"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -21,6 +21,9 @@ class Audit:
     plain arm's against itself; `more_ties_p` compares them. `seen_above` is the share of faulty prompts that
     would have shown up in 95 of 100 audits of this size. `against` names the plain arm of a changed target whose
     outputs the arm must have; "" stands for the baseline, or for an arm that is such a plain arm itself.
+
+    Of a server, which gives no logits, a text that is another one "differs", and so does its arm: neither a tie nor a
+    divergence can be told. "unknown": nothing is known of how it verifies, whatever its texts are.
     """
 
     status: Status
@@ -55,6 +58,11 @@ class Audit:
             return f"outputs were not audited{against}{because}"
         if self.status == "changed" and not self.against:
             return f"its target is changed, so its outputs are not held to the baseline's{because}"
+        if self.status == "differs":
+            because = "; ".join(self.reasons)
+            return f"not called lossless{against}: {because}; a server gives no scores that could tell a rounding tie"
+        if self.status == "unknown":
+            return f"whether it keeps the target's law is unknown ({self._found()})"
         if self.status == "lossy":
             return f"its rule is lossy, and it kept to it ({self._kept()})"
         return (
@@ -80,7 +88,8 @@ class Audit:
             same = f"{self.count('identical')} of {len(self.kinds)} texts identical"
             differ = f", {ties} differ{'s' if ties == 1 else ''} from a rounding tie on" if ties else ""
             return f"{same}{differ}"
-        parts = [f"surprise z = {self.surprise_z:+.1f}", f"steps z = {self.steps_z:+.1f}"]
+        z = (("surprise", self.surprise_z), ("steps", self.steps_z))
+        parts = [f"{name} z = {value:+.1f}" for name, value in z if value is not None]
         if self.first_tokens:
             only = ""
             if all(test.plain_only for test in self.first_tokens):

@@ -26,6 +26,9 @@ def lines(run: RunFile, arms: Sequence[ArmReport], workload: Mapping[str, Measur
     prefill = workload.get("prefill_share")
     if base is None or target is None or prefill is None or prefill.value is None:
         return ()
+    if target.bytes_per_token <= 0:
+        # A server's weights are not known here.
+        return ()
     own = list(run.generated[base.id].values())
     tokens = _context(own)
     cache = tokens * target.cache_bytes_per_token

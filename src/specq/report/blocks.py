@@ -13,6 +13,26 @@ FLAG = (
     "arms ran in blocks, for memory held one target at a time or the experiment asked for it: arms on different "
     "targets did not take turns on a prompt, and what changed on the machine between their blocks is in their ratios"
 )
+SERVED = (
+    "arms ran in blocks, for the server was started anew for each: arms did not take turns on a prompt, and what "
+    "changed on the machine between their blocks is in their ratios"
+)
+# What a block is, and what the intervals cannot show of it: where memory holds one target, and on servers.
+_HELD = (
+    "Each block is a fresh process that holds one target and its drafts; its arms take turns on each prompt.",
+    "The A/A comparison and the intervals do not show such a change: both twins share a block, and all prompts of a "
+    "block share what happened in it.",
+)
+_ANEW = (
+    "Each block starts the server anew, with the settings of its arm.",
+    "The intervals do not show such a change, for all prompts of a block share what happened in it; the A/A "
+    "comparison shows it between the blocks of the twins.",
+)
+
+
+def flag(run: RunFile) -> str:
+    """What a reader must know first of a run in blocks."""
+    return SERVED if run.served and not run.attached else FLAG
 
 
 def lines(run: RunFile) -> tuple[str, ...]:
@@ -24,14 +44,14 @@ def lines(run: RunFile) -> tuple[str, ...]:
     letters = {block: chr(ord("A") + place) if place < 26 else f"#{place}" for place, block in enumerate(names)}
     own = "; ".join(f"{letters[block]}: {arms}" for block, arms in names.items())
     moved = between_blocks(run)
+    anew = run.served and not run.attached
     found = [
-        f"Blocks in this order: {' '.join(letters[task.arm] for task in tasks)}. {own}. Each block is a fresh process "
-        "that holds one target and its drafts; its arms take turns on each prompt.",
+        f"Blocks in this order: {' '.join(letters[task.arm] for task in tasks)}. {own}. "
+        + (_ANEW[0] if anew else _HELD[0]),
         "Each turn goes through the blocks in the reverse order of the one before, so a machine that gets steadily "
         "slower or faster all but cancels out of the ratios over two turns; a change of any other kind does not."
         + (" This run had an odd number of turns, so not even that cancels." if _turns(run) % 2 else ""),
-        "The A/A comparison and the intervals do not show such a change: both twins share a block, and all prompts of "
-        "a block share what happened in it.",
+        _ANEW[1] if anew else _HELD[1],
     ]
     if moved is None:
         found.append(

@@ -29,6 +29,8 @@ def baseline_name(run: RunFile) -> str:
     names = [arm for arm in run.baselines if run.generated[arm]]
     pooled = (" and ".join(names) or "not run") + (" pooled" if len(names) > 1 else "")
     kind = run.setting("engine", "kind", default="?")
+    if run.served:
+        mode = "a server that ran already" if run.attached else "a server started for each arm"
     return f"plain decoding ({pooled}; {kind}, {dtype}, {mode}, {device})"
 
 
@@ -61,7 +63,7 @@ def workload(run: RunFile, bases: Sequence[Arm]) -> tuple[Measure, ...]:
         ]
     target, bandwidth = _target(run), _bandwidth(run)
     if bandwidth is not None:
-        n = len(run.of(Machine))
+        n = sum(machine.bandwidth_bytes_per_s > 0 for machine in run.of(Machine))
         found.append(
             Measure(name="bandwidth_bytes_per_s", unit="bytes/s", value=bandwidth, n=n, note="measured; n = workers")
         )
@@ -142,6 +144,8 @@ def of_arm(run: RunFile, arm: str) -> tuple[Measure, ...]:
         return ()
     peak = max(peaks, key=lambda record: record.peak_bytes)
     note = f"{peak.source} peak less imports, a fresh process; n = processes"
+    if peak.source == "server":
+        note = "resident peak of all processes of a fresh server, its program too; n = servers"
     return (Measure(name="peak_bytes", unit="bytes", value=float(peak.peak_bytes), n=len(peaks), note=note),)
 
 

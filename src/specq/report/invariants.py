@@ -35,6 +35,8 @@ def _sound(g: Generated, max_new_tokens: int | None) -> bool:
 
     The quick twin of `_of_one`: a run has a million steps, and hardly one that is wrong.
     """
+    if g.served is not None:
+        return False
     cut = g.finish == "length" and max_new_tokens is not None
     if not g.steps or not 0 < g.ttft_s <= g.e2e_s or (cut and g.new_tokens != max_new_tokens):
         return False
@@ -63,14 +65,28 @@ def _of_one(g: Generated, max_new_tokens: int | None) -> Iterator[tuple[str, str
     for number, (before, after) in enumerate(itertools.pairwise(g.steps), start=2):
         if after[0] - before[0] != before[3]:
             yield "context that did not grow by what was emitted", f", step {number}"
-    if sum(step[3] for step in g.steps) + 1 != g.new_tokens:
+    if g.served is None and sum(step[3] for step in g.steps) + 1 != g.new_tokens:
         yield "emitted tokens and the prefill's one do not add up to the answer's length", ""
     if not 0 < g.ttft_s <= g.e2e_s:
         yield "a time to first token outside 0 to the whole time", ""
     if sum(map(sum, (step[4:] for step in g.steps))) > (g.e2e_s - g.ttft_s) * (1 + TIME_SLACK) + 1e-3:
         yield "steps that took longer than the decoding they are part of", ""
+    if g.served is not None:
+        yield from _of_server(g)
     if g.finish == "length" and max_new_tokens is not None and g.new_tokens != max_new_tokens:
         yield f"an answer cut at the length limit that has not {max_new_tokens} tokens", ""
+
+
+def _of_server(g: Generated) -> Iterator[tuple[str, str]]:
+    """What must hold of a server's own counts."""
+    told = g.served or {}
+    proposed, accepted, times = told.get("proposed"), told.get("accepted"), told.get("event_s") or ()
+    if proposed is not None and accepted is not None and not 0 <= accepted <= proposed:
+        yield "accepted more than was proposed", ""
+    if any(later < earlier for earlier, later in itertools.pairwise(times)):
+        yield "events that came before those that they follow", ""
+    if accepted is not None and g.new_tokens and accepted > g.new_tokens:
+        yield "more accepted tokens than the answer has", ""
 
 
 def prompts_that_differ(arm: Iterable[Generated], baseline: Iterable[Generated]) -> tuple[str, ...]:

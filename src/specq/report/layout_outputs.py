@@ -15,6 +15,8 @@ from specq.report.section import Section, measured, table
 from specq.report.targets import NO_KERNEL
 from specq.report.words import NOTHING, agreement, number, share, signed, size
 
+_KINDS = ("identical", "tie", "lossy", "diverged", "differs")
+
 
 def quantized_weights(report: Report) -> Section:
     """One row for each model that the run quantized, with what its audit found."""
@@ -230,8 +232,15 @@ def audit(report: Report) -> Section:
             "lossy: its rule may accept another token than the target's own choice, so it is not lossless. It is held "
             "to its own rule: no token may lie further below the target's best than its threshold allows."
         )
+    if any(arm.audit.status == "differs" for arm in arms):
+        lines.append(
+            "differs: on this server its texts are not those of the arm without a draft. A server gives no scores, so "
+            "a rounding tie cannot be told from a fault, and the arm is not called lossless."
+        )
+    if any(arm.audit.status == "unknown" for arm in arms):
+        lines.append("unknown: nothing is known of how the server verifies proposals, so it is not called lossless.")
     lines += ["same ids: answers, of all repeats, with the baseline's token ids."] if arms else []
-    columns: tuple[str, ...] = ("arm", "audit", "against", "identical", "tie", "lossy", "diverged")
+    columns: tuple[str, ...] = ("arm", "audit", "against", "identical", "tie", "lossy", "diverged", "differs")
     rows = [(*_audited(arm), NOTHING if arm is report.arms[0] else _same(arm)) for arm in arms]
     columns = (*columns, "surprise z", "steps z", "positions", "same ids")
     # Only the tests of the run's own temperature have something to say.
@@ -243,7 +252,9 @@ def audit(report: Report) -> Section:
 
 def _audited(arm: ArmReport) -> tuple[str, ...]:
     found = arm.audit
-    counts = [str(found.count(kind)) if found.kinds else NOTHING for kind in ("identical", "tie", "lossy", "diverged")]
+    counts = [str(found.count(kind)) if found.kinds else NOTHING for kind in _KINDS]
+    if not any(kind == "differs" for _, kind in found.kinds):
+        counts[4] = NOTHING
     if found.rule_limit is None:
         counts[2] = NOTHING
     z = [NOTHING if value is None else f"{value:+.1f}" for value in (found.surprise_z, found.steps_z)]

@@ -47,6 +47,7 @@ def of_arm(generations: Sequence[Generated]) -> tuple[Measure, ...]:
     if not generations:
         return ()
     sums = _Sums(generations)
+    on_server = any(g.served is not None for g in generations)
     columns = {id(g): _columns(g) for g in generations}
 
     def column(index: int) -> Callable[[Generated], float]:
@@ -54,7 +55,11 @@ def of_arm(generations: Sequence[Generated]) -> tuple[Measure, ...]:
 
     has_draft = any(g.rule is not None for g in generations)
     found = [
-        sums.ratio("tokens_per_step", "tokens/step", _decoded, _steps, "(n - 1) / steps, pooled"),
+        *(
+            []
+            if on_server
+            else [sums.ratio("tokens_per_step", "tokens/step", _decoded, _steps, "(n - 1) / steps, pooled")]
+        ),
         sums.ratio("decode_tokens_per_s", "tokens/s", _decoded, _decode_s, "tokens after the first, pooled"),
         *_latency("ttft_s", [g.ttft_s for g in generations], sums),
         *_latency("tpot_s", [_decode_s(g) / _decoded(g) for g in generations if _decoded(g)], sums),
@@ -71,7 +76,7 @@ def of_arm(generations: Sequence[Generated]) -> tuple[Measure, ...]:
             note="after the model's own stop, which equal lengths ignore; n = generations",
         ),
     ]
-    if has_draft:
+    if has_draft and not on_server:
         found += [
             sums.ratio(
                 "draft_acceptance",

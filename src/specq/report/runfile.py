@@ -13,6 +13,7 @@ from specq.core.evaluated import PROBE
 from specq.core.records import Done, Failed, Generated, Output, Record, failed_arms
 from specq.core.typed import fields_of
 from specq.core.types import LOSSY_RULES
+from specq.experiment.engine_table import SERVED
 from specq.run import folder as run_folder
 from specq.run.job import Task, blocks_of
 from specq.run.schedule import measure_tasks
@@ -145,6 +146,16 @@ class RunFile:
         plain = [arm for arm in self.info["arms"] if not arm.get("levers")]
         return [str(arm["id"]) for arm in sorted(plain, key=lambda arm: int(arm.get("replica", 1)))]
 
+    @property
+    def served(self) -> bool:
+        """Whether a server was asked, and not an engine of specq's own."""
+        return self.setting("engine", "kind", default="hf") in SERVED
+
+    @property
+    def attached(self) -> bool:
+        """Whether that server ran already."""
+        return any(self.setting("engine", key, default=None) for key in ("url", "url_env"))
+
     @cached_property
     def blocks(self) -> dict[str, tuple[str, ...]]:
         """As run.job.blocks_of."""
@@ -170,7 +181,8 @@ class RunFile:
         weights: dict[str, str] = {}
         for arm in self.info["arms"]:
             target = arm.get("target") or {}
-            key = repr([target.get(name) for name in ("source", "recipe", "model")])
+            # A server is started for one arm.
+            key = str(arm["id"]) if self.served else repr([target.get(name) for name in ("source", "recipe", "model")])
             weights.setdefault(key, str(arm["id"]))
         probe = [PROBE] if len(self.info["arms"]) > len(self.baselines) and any(one["probe"] for one in evals) else []
         return [Task(kind="eval", arm=arm).name for arm in (*weights.values(), *probe)]
@@ -198,7 +210,7 @@ class RunFile:
             # The last answer stands and its worker did not say that it was through: a kill between the two.
             through = "" if recorded < expected else ", and a worker did not say that it was through"
             found.append(f"{recorded} of {expected} generations are recorded{through}")
-        if self.setting("workload", "memory", default=False) and unmeasured:
+        if self.setting("workload", "memory", default=False) and unmeasured and not self.attached:
             found.append(f"memory is not measured for {', '.join(unmeasured)}")
         if unanswered := [task for task in self._eval_tasks if task not in tasks]:
             found.append(f"evals are not answered: {', '.join(unanswered)}")

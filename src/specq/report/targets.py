@@ -84,7 +84,7 @@ def _without_kernel(run: RunFile, arm: str) -> Iterator[str]:
 def measures(run: RunFile, arm: str) -> tuple[Measure, ...]:
     """`weight_bytes` of an arm's target and draft, and of a changed target how far it is from the baseline's."""
     found, model, draft = [], loaded(run, arm), drafted(run, arm)
-    if model is not None:
+    if model is not None and model.weight_bytes > 0:
         target, name = run.target(arm) or {}, model_name(run, arm)
         both = target.get("prefill") == "dense" and any(DENSE_COPY in note for note in model.notes)
         note = BOTH if both else f"of {name}, as loaded" if name else "the target's, as loaded"
@@ -110,6 +110,10 @@ def changes(run: RunFile, arm: str, measures: Mapping[str, Measure], audit: Audi
             if kl is None or agreed is None
             else f"KL {number(kl.value, 2)} nats a token, {agreement(agreed.value)} same argmax"
         )
+    if audit.status == "differs":
+        said.append(f"{audit.count('differs')} of {len(audit.kinds)} texts differ, and why cannot be told")
+    if audit.status == "unknown":
+        said.append("how its server verifies is unknown")
     if lossy := run.lossy(arm):
         of = f" to those of {audit.against}" if audit.against else ""
         found = f": {audit.count('identical')} of {len(audit.kinds)} texts identical{of}" if audit.kinds else ""

@@ -10,7 +10,7 @@ from specq.core.errors import Interrupted
 from specq.core.jsonl import disk_error
 from specq.core.records import AUDIT, Done, Failed, Key, Note, Record, key
 from specq.core.types import Generation
-from specq.run import engines, logits
+from specq.run import engines, logits, serving
 from specq.run.artifacts import Made
 from specq.run.job import FIRST, Job, Task
 from specq.run.left import AuditKey, audits_left, logits_left
@@ -30,6 +30,9 @@ def audit(job: Job, task: Task) -> None:
         Interrupted: a stop was asked for; what was recorded is kept.
         DiskFull, RunFolderError, RunFailed: the logits could not be written.
     """
+    if job.experiment.engine.is_server:
+        serving.audit(job, task)
+        return
     contents = job.store.contents()
     left, kept = audits_left(job, contents, task.arm), logits_left(job, contents, task.arm)
     if left or kept:

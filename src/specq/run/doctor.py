@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import importlib.util
+import os
 import shutil
 from pathlib import Path
 from typing import Any
 
-from specq.experiment.schema import LATER_ENGINES
+from specq.core.errors import Unsupported
+from specq.engines.served.kinds import KINDS
+from specq.engines.served.kinds.base import Served
+from specq.experiment.engine_table import SERVED
 from specq.models import cache
 from specq.models import fetch as builtins
 from specq.run import bandwidth, provenance
@@ -43,7 +47,19 @@ def examine() -> dict[str, Any]:
 def _engines() -> dict[str, Any]:
     needs = {"hf": ("torch", "transformers"), "mlx": ("mlx", "mlx_lm")}
     found = {name: _engine(packages) for name, packages in needs.items()}
-    return {**found, **{name: {"runs": False, "why": "not in this version"} for name in LATER_ENGINES}}
+    return {**found, **{name: _served(name) for name in SERVED}}
+
+
+def _served(name: str) -> dict[str, Any]:
+    """Whether a kind of server can be started here, by its command line alone; nothing is started."""
+    kind = KINDS[name]
+    if name == "mlx_lm":
+        return _engine(("mlx", "mlx_lm"))
+    try:
+        kind.command(Served(weights="model"), 0, environ=os.environ)
+    except Unsupported as error:
+        return {"runs": False, "why": str(error).removeprefix(f'kind = "{name}": ').removeprefix(f'kind = "{name}" ')}
+    return {"runs": True, "why": None}
 
 
 def _engine(packages: tuple[str, ...]) -> dict[str, Any]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from contextlib import ExitStack
 from typing import TYPE_CHECKING, Any, Self
 
+from specq.core.errors import ServerGone as ServerGone
 from specq.core.records import Crossover
 from specq.core.types import TargetSpec
 from specq.engines.base import Engine, LoadedTarget
@@ -21,6 +22,14 @@ def of_job(job: Job) -> Engine:
 
     Row counts that the run has no record of are measured, and recorded for the workers that follow.
     """
+    if job.experiment.engine.is_server:
+        from specq.engines.served.target import ServedEngine
+        from specq.experiment.served_settings import settings_of
+        from specq.run import serving
+
+        return ServedEngine(
+            settings_of(job.experiment, logs=serving.logs(job), told=lambda text: serving.note(job, text))
+        )
     if job.experiment.engine.kind != "hf":
         return make_engine(job.experiment)
     from specq.engines.devices import pick_device
@@ -44,6 +53,11 @@ def make_engine(experiment: Experiment, crossovers: Crossovers | None = None) ->
     `crossovers` as in HFEngine; other engines have none.
     """
     settings = experiment.engine
+    if settings.is_server:
+        from specq.engines.served.target import ServedEngine
+        from specq.experiment.served_settings import settings_of
+
+        return ServedEngine(settings_of(experiment))
     if settings.kind == "mlx":
         from specq.engines.mlx import MLXEngine
 

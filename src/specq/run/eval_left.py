@@ -47,7 +47,8 @@ def by_weights(asked: Asked) -> dict[str, list[str]]:
     """The arms that share their target's weights, by the first of them."""
     groups: dict[Any, list[str]] = {}
     for arm, spec in asked.targets.items():
-        groups.setdefault(spec.weights, []).append(arm)
+        # A server is started for one arm.
+        groups.setdefault(arm if asked.experiment.engine.is_server else spec.weights, []).append(arm)
     return {arms[0]: arms for arms in groups.values()}
 
 
@@ -62,7 +63,7 @@ def how(asked: Asked, contents: Contents, arm: str, name: str) -> How:
         return "own" if one["twin_batch_size"] else "none"
     if arm == PROBE:
         return "own" if probe_of(one) else "none"
-    if (draft := asked.drafts[arm]) is None:
+    if (draft := asked.drafts[arm]) is None or asked.experiment.engine.is_server:
         return "own"
     if draft.lossy:
         return "own" if one["output"] == "text" or asked.targets[arm] != TargetSpec() else "none"
@@ -76,7 +77,7 @@ def how(asked: Asked, contents: Contents, arm: str, name: str) -> How:
 
 def needs_proof(asked: Asked, arm: str) -> bool:
     """Whether an arm has a draft whose outputs are to be proved those of its target."""
-    if (draft := asked.drafts[arm]) is None or draft.lossy:
+    if (draft := asked.drafts[arm]) is None or draft.lossy or asked.experiment.engine.is_server:
         return False
     return any(by_proof(asked, name) for name in asked.evals)
 

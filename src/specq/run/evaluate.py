@@ -17,7 +17,7 @@ from specq.core.types import Prompt, Sampling, TargetSpec
 from specq.engines.base import Decoder, LoadedTarget
 from specq.evals import harness, items
 from specq.models import refs, tokenizers
-from specq.run import engines, eval_left, eval_sets
+from specq.run import engines, eval_left, eval_sets, serving
 from specq.run.artifacts import Made, label, source_of
 from specq.run.eval_left import Stretch
 from specq.run.job import Job, Task
@@ -124,7 +124,10 @@ class _Arms:
 
     def _opened(self, arm: str, noise: float) -> tuple[LoadedTarget, Decoder]:
         target = self._perturbed(noise) if noise else self._target(arm)
-        return target, target.decoder(None if noise else self.made.draft(self.job.drafts[arm]))
+        draft = None if noise else self.made.draft(self.job.drafts[arm])
+        decoder = target.decoder(draft)
+        serving.record(self.job, f"eval:{arm}", (arm,), decoder, draft)
+        return target, decoder
 
     def _target(self, arm: str) -> LoadedTarget:
         spec = self.job.targets[arm]
@@ -234,6 +237,8 @@ def tokenizer_of(job: Job, spec: TargetSpec) -> Any:
 def _answer(stretch: Stretch, one: harness.Evaluated) -> EvalAnswer:
     generation, scored = one.generation, () if isinstance(one.answer, str) else one.answer
     ids = generation.ids if generation is not None else ()
+    # A server that gives no ids gives the text alone.
+    text = generation.text if generation is not None and generation.served is not None and not ids else ""
     likeliest = max(scored, key=lambda text: text.logprob).text if scored else ""
     return EvalAnswer(
         arm=stretch.arm,
@@ -247,10 +252,10 @@ def _answer(stretch: Stretch, one: harness.Evaluated) -> EvalAnswer:
         logprob_tokens=tuple(text.tokens for text in scored),
         prompt_tokens=len(one.prompt_ids),
         prompt_sha256=hashes.of_ids(one.prompt_ids),
-        new_tokens=len(ids),
+        new_tokens=0 if generation is None else generation.new_tokens,
         finish=generation.finish if generation is not None else "scored",
-        output_sha256=hashes.of_ids(ids),
-        repeated_share=repeated_share(ids),
+        output_sha256=hashes.of_answer(ids, text, has_ids=not text),
+        repeated_share=repeated_share(ids or text.split()),
     )
 
 

@@ -19,7 +19,15 @@ from specq.run.provenance import show_home
 RUN, RECORDS, OUTPUTS, DONE = "run.json", "records.jsonl", "outputs.jsonl", "done.json"
 # What every part of specq that reads a run leans on, and its type.
 NEEDED = {"experiment": str, "question": str, "config": dict, "arms": list, "prompts": list}
-OPTIONAL = {"provenance": dict, "models": dict, "quantized": dict, "notes": list, "model_notes": list, "blocks": list}
+OPTIONAL = {
+    "provenance": dict,
+    "models": dict,
+    "quantized": dict,
+    "notes": list,
+    "model_notes": list,
+    "blocks": list,
+    "served": list,
+}
 OPTIONAL |= {"evals": dict, "quantized_from": dict, "readings": dict}
 
 
@@ -185,10 +193,10 @@ def _agree(run_dir: Path, records: list[tuple[int, Record]], outputs: dict[Key, 
         if not isinstance(record, Generated) or key(record) not in outputs:
             continue
         line, output = outputs[key(record)]
-        if record.new_tokens != len(output.ids):
+        if record.has_ids and record.new_tokens != len(output.ids):
             what = f"new_tokens is {record.new_tokens}, the answer has {len(output.ids)} tokens"
-        elif record.output_sha256 != hashes.of_ids(output.ids):
-            what = "output_sha256 is not the hash of the answer's ids"
+        elif record.output_sha256 != hashes.of_answer(output.ids, output.text, has_ids=record.has_ids):
+            what = f"output_sha256 is not the hash of the answer's {'ids' if record.has_ids else 'text'}"
         else:
             continue
         raise RunFolderError(

@@ -26,7 +26,7 @@ def make_plan(experiment: Experiment, *, measure_bandwidth: bool = False) -> Pla
         UserError: the prompts file or the target is broken, or the device is not there.
     """
     measured = None
-    if measure_bandwidth:
+    if measure_bandwidth and not experiment.engine.attaches:
         from specq.engines.hf import pick_device
 
         measured = bandwidth.measure(pick_device(experiment.engine.device), threads=experiment.engine.threads).median
@@ -34,7 +34,11 @@ def make_plan(experiment: Experiment, *, measure_bandwidth: bool = False) -> Pla
 
 
 def device_name(experiment: Experiment) -> str:
-    """The name of the device that the experiment's weights go to."""
+    """The name of the device that the experiment's weights go to; unknown of a server that runs already."""
+    if experiment.engine.attaches:
+        return "unknown: the server runs already"
+    if experiment.engine.is_server:
+        return f"the server's own choice beside {provenance.device_name('cpu')}"
     from specq.engines.hf import pick_device
 
     return provenance.device_name(pick_device(experiment.engine.device))
@@ -69,7 +73,10 @@ def evals(plan: Plan) -> dict[str, Any]:
     where prompts go one by one whatever is asked.
     """
     shared = overlaps(plan.experiment, plan.evals)
-    return {one.asked.name: {**_eval(one), **_shared(shared.get(one.asked.name, {}))} for one in plan.evals}
+    return {
+        one.asked.name: {**_eval(one, plan.experiment.engine.is_server), **_shared(shared.get(one.asked.name, {}))}
+        for one in plan.evals
+    }
 
 
 def readings(plan: Plan) -> dict[str, Any]:
@@ -80,7 +87,10 @@ def readings(plan: Plan) -> dict[str, Any]:
     return {
         one.source: {
             "other_tokens": hide_home(one.other_tokens),
-            "prompts": [prompt_to_json(prompt, hashes.of_ids(prompt.ids)) for prompt in one.prompts],
+            "prompts": [
+                prompt_to_json(prompt, hashes.of_prompt(prompt.ids, prompt.text, prompt.messages))
+                for prompt in one.prompts
+            ],
             "evals": {
                 own.asked.name: {
                     item.id: {"tokens": tokens, "prompt_sha256": sha256}
@@ -102,10 +112,13 @@ def _shared(found: dict[str, Overlap]) -> dict[str, Any]:
     }
 
 
-def _eval(one: PlannedEval) -> dict[str, Any]:
+def _eval(one: PlannedEval, served: bool) -> dict[str, Any]:
     size = one.batch_size
     several = not one.one_by_one and one.metric.output == "text"
     twin = None if not several else 2 if size == 1 else size // 2
+    if served and one.metric.output == "text":
+        # The twin's server was started anew, and so may answer otherwise.
+        twin = size
     return {
         "output": one.metric.output,
         "binary": one.metric.binary,

@@ -177,6 +177,7 @@ class Asked:
         """`tokens`, or what the smallest context of the run's models has room for after the first prompt."""
         models = self.store.info.get("models", {}).values()
         contexts = [model["context"] for model in models if isinstance(model, dict) and model.get("context")]
+        contexts += [] if self.experiment.engine.context is None else [self.experiment.engine.context]
         longest = max(len(self.first_prompt(arm).ids) for arm in self.targets)
         return min([tokens, *(context - longest for context in contexts)])
 
@@ -187,7 +188,9 @@ class Asked:
 
     def fixed_length(self, tokens: int) -> Sampling:
         """Greedy, stops ignored, exactly `tokens` new tokens: for warm-up and the canary."""
-        return Sampling(temperature=0.0, max_new_tokens=tokens, ignore_eos=True)
+        # Few servers go on after the end token, and those of an experiment with equal lengths do.
+        on = not self.experiment.engine.is_server or self.experiment.workload.lengths == "equal"
+        return Sampling(temperature=0.0, max_new_tokens=tokens, ignore_eos=on)
 
 
 @dataclass(kw_only=True)

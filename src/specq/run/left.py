@@ -16,7 +16,9 @@ from specq.core.records import (
     Generated,
     Memory,
     Record,
+    SameText,
     Sampled,
+    ServedDraws,
     failed_arms,
 )
 from specq.core.types import TargetSpec
@@ -36,7 +38,7 @@ def tasks(asked: Asked) -> list[Task]:
     found = [Task(kind="quantize", arm=one.label) for one in artifacts.wanted(asked.experiment)]
     load = asked.experiment.workload
     found += measure_tasks(list(asked.blocks), load.repeats, load.processes)
-    if load.memory:
+    if load.memory and not asked.experiment.engine.attaches:
         found += [Task(kind="memory", arm=arm) for arm in asked.drafts]
     if asked.experiment.audit.enabled:
         found += [Task(kind="audit", arm=block) for block in asked.blocks]
@@ -101,6 +103,10 @@ def failures_in_a_row(records: Iterable[Record]) -> Counter[str]:
 def audits_left(asked: Asked, contents: Contents, block: str) -> list[AuditKey]:
     """What the audit of a block's arms has to score: (kind of record, arm, prompt, repeat)."""
     greedy = asked.experiment.sampling().temperature == 0
+    if asked.experiment.engine.is_server:
+        steps = served_steps(asked, contents)
+        done = {audit_key(record) for record in contents.records}
+        return [step for step in steps if step not in done and step[1] in asked.blocks[block]]
     steps = greedy_steps(asked, contents) if greedy else sampled_steps(asked, contents)
     done = {audit_key(record) for record in contents.records}
     return [step for step in steps if step not in done and step[1] in asked.blocks[block]]
@@ -111,7 +117,7 @@ def logits_left(asked: Asked, contents: Contents, block: str) -> list[str]:
 
     Only the baseline's own block can; empty where all targets are in memory together.
     """
-    if FIRST not in asked.blocks[block]:
+    if FIRST not in asked.blocks[block] or asked.experiment.engine.is_server:
         return []
     raised = raised_audits(contents)
     others = [other for other in asked.blocks if other != block]
@@ -129,7 +135,7 @@ def audit_key(record: Record) -> AuditKey | None:
         return ("GapNoise", record.arm, record.prompt, 0)
     if isinstance(record, Sampled):
         return ("Sampled", record.arm, record.prompt, record.repeat)
-    if isinstance(record, Audited | FirstTokens | Divergence):
+    if isinstance(record, Audited | FirstTokens | Divergence | SameText | ServedDraws):
         return (type(record).__name__, record.arm, record.prompt, 0)
     return None
 
@@ -163,6 +169,28 @@ def sampled_steps(asked: Asked, contents: Contents) -> list[AuditKey]:
     first = next(iter(asked.prompts))
     drawn = [("FirstTokens", arm, first, 0) for arm in asked.drafts if arm not in failed]
     return answers + drawn + divergences(asked, contents)
+
+
+def compared_texts(asked: Asked) -> list[str]:
+    """The arms whose texts are held against others of the same server: those with a draft, and the baseline's twin."""
+    return [arm for arm in asked.drafts if asked.plain[arm] != arm]
+
+
+def served_steps(asked: Asked, contents: Contents) -> list[AuditKey]:
+    """What the audit of a server's arms takes, for nothing can be scored there.
+
+    At temperature 0 the texts of the first process and repeat; above it the first tokens of every arm.
+    """
+    first = next(iter(asked.prompts))
+    if asked.experiment.sampling().temperature > 0:
+        failed = failed_arms(contents.records)
+        return [(ServedDraws.__name__, arm, first, 0) for arm in asked.drafts if arm not in failed]
+    return [
+        (SameText.__name__, arm, prompt, 0)
+        for arm in compared_texts(asked)
+        for prompt in asked.prompts
+        if {(0, arm, prompt, 0), (0, asked.plain[arm], prompt, 0)} <= set(contents.answers)
+    ]
 
 
 def divergences(asked: Asked, contents: Contents) -> list[AuditKey]:

@@ -8,7 +8,7 @@ from dataclasses import replace
 
 from specq.core import hashes
 from specq.core.clock import now
-from specq.core.errors import Interrupted, RunFailed, SpecqError
+from specq.core.errors import Interrupted, RequestFailed, RunFailed, ServerGone, SpecqError
 from specq.core.records import (
     Canary,
     Done,
@@ -21,7 +21,7 @@ from specq.core.records import (
 )
 from specq.core.types import DraftSpec, Generation, Prompt
 from specq.engines.base import Decoder, LoadedTarget
-from specq.run import bandwidth, engines, loaded
+from specq.run import bandwidth, engines, loaded, serving
 from specq.run.artifacts import Made
 from specq.run.job import FIRST, Job, Task, every_sample_failed
 from specq.run.left import FAILURES_THAT_STOP, Left, failures_in_a_row, turns_left
@@ -50,18 +50,21 @@ def measure(job: Job, task: Task) -> None:
             block = "" if task.repeat is None else f", block {task.arm}, turn {task.repeat + 1},"
             text = f"process {job.process}{block} was resumed in a new process"
             job.store.append(Note(process=job.process, text=text))
-        imports_bytes = import_libraries()
+        on_server = job.experiment.engine.is_server
+        imports_bytes = 0 if on_server else import_libraries()
         engine = engines.of_job(job)
         with engines.Targets(engine, job.experiment) as opened:
-            job.store.append(machine(job.process, engine.device, imports_bytes))
-            targets, decoders = _open(job, opened, arms)
+            job.store.append(serving.machine(job) if on_server else machine(job.process, engine.device, imports_bytes))
+            targets, decoders = _open(job, opened, arms, task)
             job.progress.say("loaded")
             _warm_up(job, decoders)
             _Turns(job, targets, decoders, failures).run(left)
     job.store.append(Done(process=job.process, task=task.name))
 
 
-def _open(job: Job, opened: engines.Targets, arms: Sequence[str]) -> tuple[dict[str, LoadedTarget], dict[str, Decoder]]:
+def _open(
+    job: Job, opened: engines.Targets, arms: Sequence[str], task: Task
+) -> tuple[dict[str, LoadedTarget], dict[str, Decoder]]:
     """The target and the decoder of each of the arms; what was loaded is recorded, the first arm's target first."""
     made = Made(job)
     specs = {arm: made.target(job.targets[arm]) for arm in arms}
@@ -70,6 +73,8 @@ def _open(job: Job, opened: engines.Targets, arms: Sequence[str]) -> tuple[dict[
     drafts = {arm: made.draft(job.drafts[arm]) for arm in arms}
     decoders = {arm: targets[arm].decoder(draft) for arm, draft in drafts.items()}
     loaded.record_drafts(job, specs, targets, drafts)
+    for arm, decoder in decoders.items():
+        serving.record(job, task.name, (arm,), decoder, drafts[arm])
     return targets, decoders
 
 
@@ -105,7 +110,8 @@ def _warm_up(job: Job, decoders: dict[str, Decoder]) -> None:
     for arm, decoder in decoders.items():
         first_prompt = job.first_prompt(arm)
         # The run's own sampling, so that its warping is warm too; only the length is cut.
-        settings = replace(job.sampling(first_prompt.id, 0), min_new_tokens=0, ignore_eos=True)
+        on = job.fixed_length(1).ignore_eos
+        settings = replace(job.sampling(first_prompt.id, 0), min_new_tokens=0, ignore_eos=on)
         # Every prompt's length is a shape of its own for a target's prefill, which its arms share, and for a draft's.
         shapes = {len(prompt.ids): prompt for prompt in job.prompts_of(arm).values()}
         first, longest = len(first_prompt.ids), max(shapes) + job.experiment.workload.max_new_tokens
@@ -125,7 +131,8 @@ def _warm_up(job: Job, decoders: dict[str, Decoder]) -> None:
             if job.plain[arm] == arm or (draft is not None and draft.method == "model"):
                 decoder.generate(list(shapes.values()), replace(settings, max_new_tokens=1))
         except Exception as error:
-            if arm == FIRST and isinstance(error, SpecqError):
+            fatal = isinstance(error, SpecqError) and not isinstance(error, RequestFailed)
+            if isinstance(error, ServerGone) or (arm == FIRST and fatal):
                 raise  # Without a baseline there is nothing to compare with.
             job.store.append(Note(process=job.process, text=f"warm-up of {arm} failed: {_say(error)}"))
 
@@ -186,16 +193,22 @@ class _Turns:
         try:
             first = self.job.first_prompt(self.canary_arm)
             (answer,) = self.decoders[self.canary_arm].generate([first], settings)
+        except ServerGone:
+            raise
         except Exception as error:  # noqa: BLE001 - said aloud; the samples have their own records
             self.job.store.append(Note(process=self.job.process, text=f"canary failed: {_say(error)}"))
             return
-        tpot_s = (answer.e2e_s - answer.ttft_s) / (len(answer.ids) - 1)
+        # An answer that ends with its first token tells nothing.
+        tpot_s = (answer.e2e_s - answer.ttft_s) / max(answer.new_tokens - 1, 1)
         self.job.store.append(Canary(process=self.job.process, at_s=at, tpot_s=tpot_s, arm=self.canary_arm))
 
     def _sample(self, turn: Turn, place: int, arm: str) -> None:
         prompt = self.job.prompts_of(arm)[turn.prompt]
         try:
             (answer,) = self.decoders[arm].generate([prompt], self.job.sampling(prompt.id, turn.repeat))
+        except ServerGone:
+            # No fault of this sample: it is asked again when the run goes on.
+            raise
         except Exception as error:  # noqa: BLE001 - a failed sample is a record of its own, never a missing row
             self._failed(turn, arm, error)
             return
@@ -243,25 +256,28 @@ def generated(
     eos: Sequence[int],
 ) -> Generated:
     """The record of one answer."""
+    served = answer.served
+    told = None if served is None else served.prompt_tokens
     return Generated(
         process=turn.process,
         arm=arm,
         prompt=prompt.id,
         repeat=turn.repeat,
         order=place,
-        prompt_tokens=len(prompt.ids),
-        new_tokens=len(answer.ids),
+        prompt_tokens=len(prompt.ids) or told or 0,
+        new_tokens=answer.new_tokens,
         finish=answer.finish,
         ttft_s=answer.ttft_s,
         e2e_s=answer.e2e_s,
         rule=draft.rule if draft else None,
         steps=tuple(map(StepRow.of, answer.steps)),
         past_stop=past_stop(answer.ids, eos),
-        repeated_share=repeated_share(answer.ids),
-        prompt_sha256=hashes.of_ids(prompt.ids),
-        output_sha256=hashes.of_ids(answer.ids),
+        repeated_share=repeated_share(answer.ids or answer.text.split()),
+        prompt_sha256=hashes.of_prompt(prompt.ids, prompt.text, prompt.messages),
+        output_sha256=hashes.of_answer(answer.ids, answer.text, has_ids=served is None or served.counted == "ids"),
         cache_share=answer.cache_share,
         copied=tuple(step.copied for step in answer.steps) if draft and draft.lookup_first else None,
+        served=None if served is None else served.to_json(),
     )
 
 
@@ -271,8 +287,8 @@ def past_stop(ids: Sequence[int], eos: Sequence[int]) -> int:
     return next((len(ids) - place - 1 for place, token in enumerate(ids) if token in ends), 0)
 
 
-def repeated_share(ids: Sequence[int], n: int = 4) -> float:
-    """Share of the n-grams that occurred earlier in `ids`, in [0, 1]; 0 for fewer than n tokens."""
+def repeated_share(ids: Sequence[int] | Sequence[str], n: int = 4) -> float:
+    """Share of the n-grams that occurred earlier in `ids`, or in words, in [0, 1]; 0 for fewer than n of them."""
     grams = [tuple(ids[i : i + n]) for i in range(len(ids) - n + 1)]
     return 1 - len(set(grams)) / len(grams) if grams else 0.0
 

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from specq.core.process_memory import rss_peak_bytes
 from specq.core.records import Done, Memory
-from specq.run import engines
+from specq.engines.served.answers import ServedDecoder
+from specq.run import engines, serving
 from specq.run.artifacts import Made
 from specq.run.job import Job
 from specq.run.measure import import_libraries
@@ -12,8 +13,8 @@ from specq.run.measure import import_libraries
 
 def measure_memory(job: Job, arm: str) -> None:
     """Record the arm's peak on the longest prompt, less what stood after imports."""
-    stood = import_libraries()
-    prompt = max(job.prompts_of(arm).values(), key=lambda p: len(p.ids))
+    stood = 0 if job.experiment.engine.is_server else import_libraries()
+    prompt = max(job.prompts_of(arm).values(), key=lambda p: len(p.ids) or len(p.text))
     engine = engines.of_job(job)
     made = Made(job)
     with engines.Targets(engine, job.experiment) as opened:
@@ -22,13 +23,15 @@ def measure_memory(job: Job, arm: str) -> None:
         (answer,) = decoder.generate([prompt], job.sampling(prompt.id, 0))
         on_cuda = engine.device.startswith("cuda")
         peak = cuda_peak_bytes() if on_cuda else max(0, rss_peak_bytes() - stood)
+        if isinstance(decoder, ServedDecoder):
+            peak = serving.peak_bytes(decoder) or 0
     job.store.append(
         Memory(
             arm=arm,
             peak_bytes=peak,
-            source="cuda" if on_cuda else "rss",
+            source="server" if job.experiment.engine.is_server else "cuda" if on_cuda else "rss",
             prompt=prompt.id,
-            new_tokens=len(answer.ids),
+            new_tokens=answer.new_tokens,
         )
     )
     job.progress.say("memory", arm=arm)

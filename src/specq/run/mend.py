@@ -12,10 +12,13 @@ from specq.core.records import (
     Note,
     Output,
     Record,
+    SameText,
     Sampled,
     key,
 )
 from specq.run.folder import OUTPUTS, RECORDS, Contents
+
+_AUDITS = GapNoise | Audited | Sampled | FirstTokens | Divergence | SameText
 
 
 def mended(contents: Contents) -> tuple[list[Record], list[Output], list[Note]]:
@@ -31,7 +34,7 @@ def mended(contents: Contents) -> tuple[list[Record], list[Output], list[Note]]:
         record
         for record in contents.records
         if not (isinstance(record, Generated) and key(record) not in answers)
-        and not (isinstance(record, GapNoise | Audited | Sampled | FirstTokens | Divergence) and record.prompt in lost)
+        and not (isinstance(record, _AUDITS) and record.prompt in lost)
     ]
     said = []
     if cut := len(contents.outputs) - len(outputs):

@@ -26,7 +26,9 @@ from specq.core.records import (
     Note,
     QuantizedModel,
     Record,
+    SameText,
     Sampled,
+    ServedDraws,
     failed_arms,
 )
 from specq.experiment.arms import arms
@@ -41,7 +43,7 @@ from specq.run.store import Store, how_to_go_on, remove
 # Records of a run that began: a quantized model is none of them, for it is kept in the cache and found there again.
 BEGAN: tuple[type[Record], ...] = (
     *(Generated, Failed, Memory),
-    *(GapNoise, Audited, Sampled, FirstTokens, Divergence, EvalAnswer, EvalProof),
+    *(GapNoise, Audited, Sampled, FirstTokens, Divergence, SameText, ServedDraws, EvalAnswer, EvalProof),
 )
 # Records that are one unit of the progress bar each.
 COUNTED: tuple[type[Record], ...] = (QuantizedModel, *BEGAN)
@@ -184,7 +186,7 @@ def _resume(experiment: Experiment | None, run_dir: Path) -> Store:
 
 def run_info(experiment: Experiment, plan: Plan) -> dict[str, Any]:
     """The content of run.json: what is asked, of what, and where it runs."""
-    of_target = plan.models[0].facts.notes
+    of_target = plan.models[0].facts.notes if plan.models else ()
     return {
         "specq": specq.__version__,
         "created": utc_stamp(),
@@ -195,7 +197,10 @@ def run_info(experiment: Experiment, plan: Plan) -> dict[str, Any]:
         "origin": inputs.origin(experiment),
         "arms": [asdict(arm) for arm in arms(experiment)],
         "blocks": [list(block) for block in plan.blocks],
-        "prompts": [prompt_to_json(prompt, hashes.of_ids(prompt.ids)) for prompt in plan.prompts],
+        "prompts": [
+            prompt_to_json(prompt, hashes.of_prompt(prompt.ids, prompt.text, prompt.messages))
+            for prompt in plan.prompts
+        ],
         "readings": inputs.readings(plan),
         "models": inputs.models(plan),
         "quantized": artifacts.keys(experiment),
@@ -203,6 +208,7 @@ def run_info(experiment: Experiment, plan: Plan) -> dict[str, Any]:
         "evals": inputs.evals(plan),
         "data": inputs.data(experiment),
         "provenance": {**provenance.collect(), "device_name": inputs.device_name(experiment)},
+        "served": [provenance.hide_home(one.to_json()) for one in plan.served],
         "model_notes": list(of_target),
         "notes": [note for note in plan.notes if note.removeprefix(f"{experiment.target.model}: ") not in of_target],
     }
@@ -219,7 +225,7 @@ class _Watch:
         load = asked.experiment.workload
         arms, prompts = len(asked.drafts), len(asked.prompts)
         measured = arms * prompts * load.repeats * load.processes
-        memory = arms if load.memory else 0
+        memory = arms if load.memory and not asked.experiment.engine.attaches else 0
         made = len(artifacts.wanted(asked.experiment))
         contents = asked.store.contents()
         self.total = made + measured + memory + self._audits(asked, arms, prompts) + eval_left.expected(asked, contents)
@@ -230,6 +236,8 @@ class _Watch:
         experiment = asked.experiment
         if not experiment.audit.enabled:
             return 0
+        if experiment.engine.is_server:
+            return len(left.compared_texts(asked)) * prompts if experiment.sampling().temperature == 0 else arms
         compared = len(left.compared(asked))
         if experiment.sampling().temperature == 0:
             drafted = [arm for arm in asked.drafts if asked.plain[arm] != arm or experiment.engine.compile]

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 
 import numpy as np
 
@@ -66,6 +67,53 @@ def tv_upper(counts: Sequence[int], expected: Sequence[float], level: float = 0.
     draws = observed.sum()
     empirical = 0.5 * float(np.abs(observed / draws - law).sum())
     return min(1.0, empirical + math.sqrt(-math.log(1 - level) / (2 * float(draws))))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TwoSamples:
+    """Two samples of outcomes: the p-value of one law behind both, and how far apart they are.
+
+    `tv` is the empirical total variation distance over `cells` cells, `tv_upper` its one-sided upper 95 % bound.
+    """
+
+    p: float
+    tv: float
+    tv_upper: float
+    cells: int
+
+
+def two_samples(one: Mapping[str, int], other: Mapping[str, int], level: float = 0.95) -> TwoSamples:
+    """Were counts of outcomes drawn from one law? The likelihood-ratio (G) test of homogeneity, and the distance.
+
+    Outcomes that expect fewer than 5 draws in either sample are pooled. The bound is for the cells as they are pooled:
+    sqrt(ln(1 / (1 - level)) (1/n + 1/m) / 2) above the empirical distance, by McDiarmid's inequality, for a draw moves
+    it by at most 1/n or 1/m, and its mean is at least the true distance.
+
+    Raises:
+        ValueError: nothing was drawn in one of them.
+    """
+    n, m = sum(one.values()), sum(other.values())
+    if n <= 0 or m <= 0:
+        raise ValueError(f"{n} and {m} draws: allowed is a draw in each")
+    cells: list[tuple[int, int]] = []
+    rest = [0, 0]
+    for outcome in sorted({*one, *other}):
+        pair = one.get(outcome, 0), other.get(outcome, 0)
+        if sum(pair) * min(n, m) / (n + m) < SMALLEST_EXPECTED:
+            rest = [rest[0] + pair[0], rest[1] + pair[1]]
+        else:
+            cells.append(pair)
+    cells += [(rest[0], rest[1])] if sum(rest) else []
+    table = np.asarray(cells, dtype=float)
+    tv = 0.5 * float(np.abs(table[:, 0] / n - table[:, 1] / m).sum())
+    upper = min(1.0, tv + math.sqrt(-math.log(1 - level) * (1 / n + 1 / m) / 2))
+    if len(cells) < 2:
+        return TwoSamples(p=1.0, tv=tv, tv_upper=upper, cells=len(cells))
+    from scipy.special import chdtrc, xlogy
+
+    wanted = table.sum(axis=1, keepdims=True) * np.asarray([[n, m]]) / (n + m)
+    g = 2.0 * float(xlogy(table, table / wanted).sum())
+    return TwoSamples(p=float(chdtrc(len(cells) - 1, max(g, 0.0))), tv=tv, tv_upper=upper, cells=len(cells))
 
 
 def holm(p_values: Sequence[float]) -> list[float]:

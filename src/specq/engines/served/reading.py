@@ -7,12 +7,13 @@ from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any
 
+from specq.core.served import Counted
 from specq.engines.served import contents, faults
 from specq.engines.served.contents import Content, Malformed
 from specq.engines.served.events import DONE, Event
 from specq.engines.served.faults import Fault
 from specq.engines.served.key import Key
-from specq.engines.served.request import Attempt, Counted, Streamed
+from specq.engines.served.request import Attempt, Streamed
 from specq.engines.served.wire import Reply
 
 SHOWN = 80

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any, Literal
+from typing import Any
 
 from specq.core.errors import UserError
+from specq.core.served import Counted
 from specq.engines.served.faults import Kind
 
-Counted = Literal["ids", "usage", "events"]
-"""Where the tokens of an answer were counted: by their ids, as the server says, or by the events that had some."""
 # Headers that the client sets, and those that keys travel in, somewhere.
 _OWN = ("host", "connection", "content-length", "transfer-encoding", "accept-encoding")
 _KEYS = ("authorization", "proxy-authorization", "api-key", "x-api-key", "cookie")

@@ -17,9 +17,9 @@ import struct
 import subprocess
 import sys
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from types import TracebackType
 from typing import Any, Self
 
@@ -41,10 +41,22 @@ class Heard:
 
 
 class Stub:
-    """The server, in the running event loop; an async context manager. `heard` are the requests so far."""
+    """The server, in the running event loop; an async context manager. `heard` are the requests so far.
 
-    def __init__(self, host: str = HOST, port: int = 0, *, tls: ssl.SSLContext | None = None) -> None:
+    `plays` is the Play of a request that brings none, by its fields. A `model` is the only one that it knows.
+    """
+
+    def __init__(
+        self,
+        host: str = HOST,
+        port: int = 0,
+        *,
+        tls: ssl.SSLContext | None = None,
+        plays: Mapping[str, Any] | None = None,
+        model: str = "",
+    ) -> None:
         self._host, self._port, self._tls = host, port, tls
+        self._plays, self._model = dict(plays or {}), model
         self._server: asyncio.Server | None = None
         self._tasks: set[asyncio.Task[None]] = set()
         self._met: Counter[str] = Counter()
@@ -95,11 +107,18 @@ class Stub:
         body = json.loads(await reader.readexactly(int(headers.get("content-length", 0))) or b"{}")
         path = first.split(" ")[1]
         self.heard.append(Heard(path=path, headers=headers, body=body))
-        play = Play(**body.get("stub", {}))
+        if (told := stub_events.told(path, self._model)) is not None:
+            _say(writer, json.dumps(told).encode())
+            return True
+        asked = body.get("stub", self._plays)
+        play = stub_events.met(Play(**asked), body)
         self._met[play.key] += 1
         if play.times and self._met[play.key] > play.times:
-            play = Play(**{**body["stub"], "fault": "", "status": 200})
+            play = replace(play, fault="", status=200)
         key = headers.get("authorization", "") if play.echo else ""
+        if path in PATHS and self._model and body.get("model") not in (None, self._model):
+            words = f"The model `{body['model']}` does not exist."
+            play = Play(fault="status", status=404, words=json.dumps({"error": {"message": words}}))
         if path not in PATHS:
             play = Play(fault="status", status=404, words=json.dumps({"detail": f"Not Found: {path}"}))
         if play.fault == "reset":
@@ -216,7 +235,10 @@ def _say_whole(writer: asyncio.StreamWriter, play: Play, key: str) -> None:
     told: dict[str, Any] = {"model": "stub", "choices": [{"index": 0, "message": message, "finish_reason": "length"}]}
     if play.usage:
         told["usage"] = {"prompt_tokens": 5, "completion_tokens": play.tokens}
-    body = json.dumps(told).encode()
+    _say(writer, json.dumps(told).encode())
+
+
+def _say(writer: asyncio.StreamWriter, body: bytes) -> None:
     writer.write(_head(200, ["Content-Type: application/json", f"Content-Length: {len(body)}"]) + body)
 
 
@@ -227,10 +249,14 @@ def _reset(writer: asyncio.StreamWriter) -> None:
     writer.transport.abort()
 
 
+Started = tuple[str, subprocess.Popen[bytes]]
+
+
 @contextmanager
-def started(port: int = 0) -> Iterator[tuple[str, subprocess.Popen[bytes]]]:
-    """A stub in a process of its own: its address and the process, which is killed at the end."""
+def started(port: int = 0, *, plays: Mapping[str, Any] | None = None, model: str = "") -> Iterator[Started]:
+    """A stub in a process of its own: its address and the process, which is killed at the end; as Stub."""
     command = [sys.executable, "-m", "specq.engines.served.stub", "--port", str(port)]
+    command += ["--plays", json.dumps(dict(plays or {})), "--model", model]
     with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as process:
         try:
             assert process.stdout is not None
@@ -239,8 +265,8 @@ def started(port: int = 0) -> Iterator[tuple[str, subprocess.Popen[bytes]]]:
             process.kill()
 
 
-async def _serve_until_told(port: int) -> None:
-    async with Stub(port=port) as stub:
+async def _serve_until_told(port: int, plays: Mapping[str, Any], model: str) -> None:
+    async with Stub(port=port, plays=plays, model=model) as stub:
         print(json.dumps({"url": stub.url}), flush=True)
         await asyncio.to_thread(sys.stdin.buffer.read)
 
@@ -248,4 +274,7 @@ async def _serve_until_told(port: int) -> None:
 if __name__ == "__main__":
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--port", type=int, default=0, help="0: a free one")
-    asyncio.run(_serve_until_told(parser.parse_args().port))
+    parser.add_argument("--plays", type=json.loads, default={}, help="the Play of requests that bring none, as JSON")
+    parser.add_argument("--model", default="", help="the only model that it knows")
+    given = parser.parse_args()
+    asyncio.run(_serve_until_told(given.port, given.plays, given.model))

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import Any
 
 from specq.core import clock
@@ -30,6 +31,10 @@ class Play:
     status (with `status`, `words` and `retry_after`, and `location`), hang, cut (the connection is closed), torn
     (closed inside a letter), malformed (a line that is no JSON), error (an event that tells of one), gzip, reset
     (before any byte), kill (the server's whole process). `echo` repeats the request's key wherever a server might.
+    A fault that has a file `once` happens where that is not there, and makes it, so that it outlives the server.
+
+    The first token is that of the place `first`, and with `vary` a place further, below that number, by the seed of the
+    request. Above 0, `accepted` is how many of twice as many proposals the server says that it accepted.
     """
 
     tokens: int = 8
@@ -51,6 +56,10 @@ class Play:
     retry_after: str = ""
     location: str = ""
     echo: bool = False
+    once: str = ""
+    first: int = 0
+    vary: int = 0
+    accepted: int = 0
 
 
 def token(place: int) -> str:
@@ -58,9 +67,35 @@ def token(place: int) -> str:
     return WORDS[place % len(WORDS)]
 
 
-def text_of(first: int, after: int) -> str:
+def text_of(first: int, after: int, play: Play | None = None) -> str:
     """The text of the tokens from one place to before another."""
-    return "".join(map(token, range(first, after)))
+    return "".join(map(token, _places(first, after, play)))
+
+
+def _places(first: int, after: int, play: Play | None) -> range:
+    begins = 0 if play is None else play.first
+    return range(begins + first, begins + after)
+
+
+def met(play: Play, body: Mapping[str, Any]) -> Play:
+    """A play as one request meets it: its seed varies where it begins, and what happens once has happened or not."""
+    if play.vary:
+        play = replace(play, first=play.first + int(body.get("seed") or 0) % play.vary)
+    if play.once and play.fault:
+        mark = Path(play.once)
+        if mark.exists():
+            return replace(play, fault="", status=200)
+        mark.touch()
+    if "max_tokens" in body or "n_predict" in body:
+        play = replace(play, tokens=min(play.tokens, int(body.get("max_tokens") or body["n_predict"])))
+    return play
+
+
+def told(path: str, model: str) -> dict[str, Any] | None:
+    """What a server tells beside answers: that it is healthy, and which models it has; None for other paths."""
+    if path == "/v1/models":
+        return {"object": "list", "data": [{"id": model or "stub"}]}
+    return {"status": "ok", "version": "stub"} if path in ("/health", "/version", "/api/version") else None
 
 
 def event(path: str, play: Play, first: int, after: int) -> dict[str, Any]:
@@ -71,24 +106,24 @@ def event(path: str, play: Play, first: int, after: int) -> dict[str, Any]:
 
 
 def _chat(play: Play, first: int, after: int) -> dict[str, Any]:
-    choice = {"index": 0, "delta": {"content": text_of(first, after)}, "finish_reason": None}
+    choice = {"index": 0, "delta": {"content": text_of(first, after, play)}, "finish_reason": None}
     return {"object": "chat.completion.chunk", "model": "stub", "choices": [_with_ids(choice, play, first, after)]}
 
 
 def _text(play: Play, first: int, after: int) -> dict[str, Any]:
-    choice = {"index": 0, "text": text_of(first, after), "finish_reason": None}
+    choice = {"index": 0, "text": text_of(first, after, play), "finish_reason": None}
     return {"object": "text_completion", "model": "stub", "choices": [_with_ids(choice, play, first, after)]}
 
 
 def _with_ids(choice: dict[str, Any], play: Play, first: int, after: int) -> dict[str, Any]:
-    return choice | ({"token_ids": list(range(first, after))} if play.ids else {})
+    return choice | ({"token_ids": list(_places(first, after, play))} if play.ids else {})
 
 
 def _llama(play: Play, first: int, after: int) -> dict[str, Any]:
-    told: dict[str, Any] = {"content": text_of(first, after), "stop": False}
+    said: dict[str, Any] = {"content": text_of(first, after, play), "stop": False}
     if play.ids:
-        told["tokens"] = list(range(first, after))
-    return told | ({"tokens_predicted": after} if play.usage else {})
+        said["tokens"] = list(_places(first, after, play))
+    return said | ({"tokens_predicted": after} if play.usage else {})
 
 
 def _ollama(play: Play, first: int, after: int) -> dict[str, Any]:
@@ -138,7 +173,12 @@ def closing(path: str, play: Play, key: str) -> list[dict[str, Any]]:
     ends: list[dict[str, Any]] = [{"model": "stub", "choices": [choice]}]
     if play.usage:
         usage = {"prompt_tokens": 5, "completion_tokens": n, "total_tokens": n + 5, "note": key}
-        ends.append({"model": "stub", "choices": [], "usage": usage})
+        counted: dict[str, Any] = {"model": "stub", "choices": [], "usage": usage}
+        if play.accepted:
+            # As vLLM tells it with --enable-per-request-metrics.
+            spec = {"num_draft_tokens": 2 * play.accepted, "num_accepted_draft_tokens": play.accepted}
+            counted["metrics"] = {"speculative_decoding": spec | {"num_spec_steps": play.accepted}}
+        ends.append(counted)
     return ends
 
 

@@ -31,6 +31,7 @@ class Served:
     other ones in its place; `draft_weights` are those of the draft's own model. A recipe is made a folder before a
     server starts. `context` is the most tokens that one request may hold, `slots` how many requests run at once.
     `prefix_cache` keeps the caches of earlier prompts. `args` goes to the server as it is, after everything else.
+    `name` is what a server that runs already calls its model, None where that is not said.
     """
 
     weights: str
@@ -44,6 +45,7 @@ class Served:
     seed: int = 0
     prefix_cache: bool = False
     args: tuple[str, ...] = ()
+    name: str | None = None
 
     @property
     def loads(self) -> str:
