@@ -45,7 +45,8 @@ class Fake:
         drifts: float = 0.0,
         fails: Sequence[int] = (),
     ) -> None:
-        self.name, self.kind, self.slots = "fake", "fake", slots
+        self.name, self.kind = "fake", "fake"
+        self.slots: int | None = slots
         self._ttft, self._tpot, self._step = ttft, tpot, step
         self._tells, self._lies, self._late, self._drifts, self._fails = tells, lies, late, drifts, fails
         self._held: list[Sequence[int]] = [()] * slots

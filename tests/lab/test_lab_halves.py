@@ -96,6 +96,8 @@ def test_prompts_are_asked_twice_or_in_order() -> None:
     cold = [prompt.ids for prompt, cached in fake.asked if not cached and prompt.id != benches.CANARY]
     assert len({ids[0] for ids in cold}) == len(cold) == 14
     lengths = [row.length for row in made.rows if row.what == "length"]
+    # A token's cost is told apart from a request's by answers of two lengths.
+    assert {row.output_tokens for row in made.rows if row.what == "length"} == {8, 16}
     assert lengths != sorted(lengths)
     canaries = [row.place for row in made.rows if row.part == benches.CANARY]
     assert canaries[0] == 0
@@ -128,8 +130,11 @@ def test_a_failed_request_counts_or_is_silent() -> None:
 
 
 def test_cached_tokens_in_a_cold_row_are_not_told() -> None:
-    _, found = measured(Fake(lies=5))
+    made, found = measured(Fake(lies=5))
     assert found.warm_rows == 12
+    # Nor do they count as read.
+    row = next(row for row in made.rows if row.length == 320)
+    assert row.prefill_tokens_per_s == pytest.approx(315 / linear(320))
 
 
 @pytest.mark.parametrize(

@@ -144,6 +144,12 @@ def test_the_batch_where_decoding_stops_being_free_is_missed() -> None:
     assert of_batch(Fake(step=float)).free_until == 1
 
 
+def test_a_quick_batch_after_a_slow_one_counts_as_free() -> None:
+    found = of_batch(Fake(step=lambda batch: 2.0 if batch == 4 else 1.0))
+    assert [point.step for point in found.points] == pytest.approx([1, 1, 2, 1])
+    assert found.free_until == 2
+
+
 def test_the_ridge_is_not_where_intensity_meets_it() -> None:
     machine = batching.Machine(origin="a data sheet", flops=989e12, bandwidth=3.35e12, bytes_per_weight=2.0)
     assert machine.flop_per_byte == pytest.approx(295, abs=0.5)

@@ -104,14 +104,20 @@ def test_an_attempt_that_was_broken_off_counts(tmp_path: Path) -> None:
 
 
 def test_drafts_counters_are_read_wrong() -> None:
-    counted = attempt(request(), numbers={"proposed": 40, "accepted": 30, "draft_steps": 10, "decode_s": 2.0})
+    # Of 60 tokens a third are a request's first; of 40 steps' worth 30 were accepted, and 5 of 10 steps had a draft.
+    numbers = {"proposed": 40, "accepted": 30, "draft_steps": 5, "decode_s": 2.0, "new_tokens": 60}
+    counted = attempt(request(), numbers=numbers)
     drafts = drafting([counted, counted])
     assert drafts is not None
     assert (drafts.accepted_per_step, drafts.tokens_per_step, drafts.draft_acceptance) == (3.0, 4.0, 0.75)
-    assert (drafts.step_s, drafts.source) == (0.2, "counters")
-    told = drafting([attempt(request(proposed=8, accepted=2), request(1, proposed=2, accepted=2))])
+    assert (drafts.step_s, drafts.accepted_per_draft, drafts.source) == (0.2, 6.0, "counters")
+    rows = [request(n, output_tokens=5, proposed=4, accepted=accepted) for n, accepted in enumerate((1, 3))]
+    told = drafting([attempt(*rows)])
     assert told is not None
-    assert (told.draft_acceptance, told.accepted_per_step, told.source) == (0.4, None, "requests")
+    assert (told.draft_acceptance, told.accepted_per_step, told.source) == (0.5, 1.0, "requests")
+    unknown = drafting([attempt(request(), numbers={"proposed": 4, "accepted": 3})])
+    assert unknown is not None
+    assert unknown.accepted_per_step is None
     assert drafting([attempt(request(proposed=0, accepted=0))]) is None
     assert drafting([attempt(request())]) is None
 

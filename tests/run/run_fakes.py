@@ -5,8 +5,7 @@ variable FAKE holds a JSON object: sleep_s a sample, fail (arm to failure text, 
 folder of a target), fail_on (a prompt's text: only there), error (the failure's class), kill_after (samples
 before the worker kills itself), kill_at (a prompt's id: the worker kills itself as its kept logits are read),
 broken (the baseline always fails), full_after (lines before the disk is full), slow_plan (planning takes a
-minute), context (tokens that a text may have), blocks (of the plan), logits_bytes (of the plan), log (a file:
-a line for each target that is opened or closed).
+minute), context (tokens that a text may have), blocks and logits_bytes (of the plan), log (a file: a line a target).
 """
 
 from __future__ import annotations

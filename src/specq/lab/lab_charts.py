@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from specq.lab.batching import Batch
 from specq.lab.context import Context
@@ -178,8 +178,8 @@ def _curve(axes: Axes, places: Sequence[float], values: Sequence[Spread], series
     """Medians with a bar from the least to the greatest."""
     medians = [one.median for one in values]
     ends = [[one.median - one.low for one in values], [one.high - one.median for one in values]]
-    shape = {"color": SERIES[series], "linewidth": 1.8, "marker": "os"[series], "markersize": 4.5}
-    axes.errorbar(places, medians, yerr=ends, elinewidth=1, capsize=2, label=name, **shape)  # type: ignore[arg-type]
+    how: dict[str, Any] = {"color": SERIES[series], "linewidth": 1.8, "marker": "os"[series], "markersize": 4.5}
+    axes.errorbar(places, medians, yerr=ends, capsize=2, elinewidth=1, label=name, **how)
 
 
 def _told(value: Spread | None) -> str:

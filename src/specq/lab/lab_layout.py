@@ -73,9 +73,9 @@ def _comes(found: Deliverable) -> Section:
         rows.append(("cache of one request", size(found.size.cache_bytes), what))
         bits = "" if found.size.bits is None else f"{found.size.bits:.3g} bits a weight"
         rows.append(("weights", size(found.size.weight_bytes), bits))
-    lines: tuple[str, ...] = (found.paragraph,)
+    lines = [found.paragraph]
     if found.beyond:
-        lines += ("Your prompts are longer than what was measured: seconds beyond it are a lower bound.",)
+        lines += ["Your prompts are longer than what was measured: seconds beyond it are a lower bound."]
     return table(COMES, ("number", "value", "of"), rows, lines)
 
 
@@ -179,7 +179,13 @@ def _cache(found: Cache) -> list[Section]:
         )
         for case in found.cases
     ]
-    columns = ("second request", "first token, ms", "of it cached", "at most", "of a cold first token saved")
+    columns: tuple[str, ...] = (
+        "second request",
+        "first token, ms",
+        "of it cached",
+        "at most",
+        "of a cold first token saved",
+    )
     lines = [
         "Each trial begins with a stamp that no other has. Cold: a new prompt. Warm: the same again. Bottom, at 12, "
         "top: one word changed there. Stamp: a newer time on top of the same.",

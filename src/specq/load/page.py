@@ -72,9 +72,10 @@ def _take(left: dict[str, Section], titles: tuple[str, ...]) -> tuple[Section, .
 
 
 def _origin(info: Mapping[str, Any]) -> tuple[Section, ...]:
-    parts = (
-        *(("Asked", "asked"), ("Given", "given"), ("Servers", "servers"), ("Hashes", "sha256")),
-        ("Machine and versions", "provenance"),
-    )
-    made = [Section(title=title, columns=("key", "value"), rows=tuple(flat(info.get(name)))) for title, name in parts]
+    parts = {"Asked": "asked", "Given": "given", "Servers": "servers", "Hashes": "sha256"}
+    parts["Machine and versions"] = "provenance"
+    made = [
+        Section(title=title, columns=("key", "value"), rows=tuple(flat(info.get(name))))
+        for title, name in parts.items()
+    ]
     return tuple(section for section in made if section.rows)

@@ -152,6 +152,7 @@ def _drafts(found: Found) -> Section:
             return None
         return (
             number(drafts.accepted_per_step),
+            number(drafts.accepted_per_draft),
             share(drafts.draft_acceptance),
             number(drafts.tokens_per_step),
             milliseconds(drafts.step_s),
@@ -160,8 +161,18 @@ def _drafts(found: Found) -> Section:
             drafts.source,
         )
 
-    columns = ("accepted a step", "draft_acceptance", "tokens_per_step", "step ms", "proposed", "accepted", "from")
+    columns = (
+        "accepted a step",
+        "a draft",
+        "draft_acceptance",
+        "tokens_per_step",
+        "step ms",
+        "proposed",
+        "accepted",
+        "from",
+    )
     lines = (
+        "Accepted a step: over all steps; a draft: over those that proposed something, where the server counts them.",
         "step: drafting and verifying together, from the server's decode time; no server tells the two apart, so the "
         "time of verifying alone is unknown.",
     )
@@ -253,7 +264,10 @@ def _agreement(found: Found) -> Section:
             return None
         return _exact(told.ttft), _exact(told.tpot), str(told.n)
 
-    lines = ["Medians of specq's time over the server's own, request by request."]
+    lines = [
+        "Medians of specq's time over the server's own, request by request. Where the server does not tell how long a "
+        "request waited, specq's ttft_s alone has that: hold it against one request at a time."
+    ]
     return _table(found, "Against the server's own clock", ("ttft_s", "tpot_s", "requests"), row, lines)
 
 
