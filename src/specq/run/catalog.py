@@ -7,7 +7,6 @@ from pathlib import Path
 from typing import Literal
 
 from specq.core.errors import RunFolderError, nearest
-from specq.run import stale
 from specq.run.folder import RUN, read_info
 from specq.run.store import is_busy, is_done
 
@@ -38,6 +37,9 @@ def list_runs(out: Path) -> tuple[RunSummary, ...]:
 
 
 def _summary(run_dir: Path) -> RunSummary:
+    # It reads experiments; who only asks where runs lie does not.
+    from specq.run import stale
+
     try:
         info = read_info(run_dir)
     except RunFolderError:
