@@ -11,7 +11,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from makers import choices, invoices, versions
+from makers import choices, invoices, longs, versions
 
 SEED = 20240917
 SETS = {"invoices": invoices.items, "versions": versions.items, "choices": choices.items}
@@ -21,14 +21,23 @@ Values = dict[str, Any]
 
 
 def main(folder: Path) -> None:
-    """Writes the three files into a folder."""
+    """Writes the five files into a folder."""
     for name, items in SETS.items():
         groups = []
         for language in LANGUAGES:
             # A stream of its own for each part: a change in one leaves the others as they are.
             groups += items(language, random.Random(f"{SEED} {name} {language}")).values()
-        lines = [json.dumps(item, ensure_ascii=False) + "\n" for item in interleaved(groups)]
-        (folder / f"{name}.jsonl").write_text("".join(lines), encoding="utf-8")
+        write(folder / f"{name}.jsonl", groups)
+    # English alone; prompts of the same kinds, without an answer, are what speed is measured on.
+    write(folder / "long.jsonl", list(longs.items(random.Random(f"{SEED} long"), longs.COUNTS).values()))
+    asked = longs.items(random.Random(f"{SEED} long prompts"), longs.PROMPTS).values()
+    write(folder / "long-prompts.jsonl", [[longs.prompt(item) for item in group] for group in asked])
+
+
+def write(file: Path, groups: list[list[Values]]) -> None:
+    """Writes a set, its groups mixed."""
+    lines = [json.dumps(item, ensure_ascii=False) + "\n" for item in interleaved(groups)]
+    file.write_text("".join(lines), encoding="utf-8")
 
 
 def interleaved(groups: list[list[Values]]) -> list[Values]:

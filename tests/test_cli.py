@@ -95,6 +95,7 @@ def test_the_exported_names_are_these() -> None:
         "replay_files",
         "resume_load",
         "run_experiment",
+        "shorten_prompts",
         "size_models",
         "start_experiment",
         "study_drafts",

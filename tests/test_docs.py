@@ -56,7 +56,7 @@ TABLES: dict[str, type[BaseModel]] = {
 # A default that another key decides is written in words.
 BY_WORDS = {("Top level", "name"): "the file's name"}
 BY_WORDS |= {("[levers.NAME]", key): "by method" for key in ("rule", "match", "max_ngram", "min_ngram")}
-BY_WORDS |= {("[levers.NAME]", key): "by kind" for key in ("k", "prefill")}
+BY_WORDS |= {("[levers.NAME]", key): "by kind" for key in ("k", "prefill", "clean")}
 BY_WORDS |= {("[levers.NAME]", key): "by bits" for key in ("group_size", "head")}
 
 

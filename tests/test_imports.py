@@ -16,6 +16,7 @@ ORDER = (
     ("core",),
     ("stats",),
     ("models",),
+    ("prompts",),
     ("decoding",),
     ("quantize",),
     ("engines",),
@@ -33,7 +34,7 @@ ENTRY = ORDER[-1]
 # Modules of these names import without a model library: a laptop reads results and plans runs.
 LIGHT = (
     *("core", "stats", "experiment", "report", "engines/base.py", "models/facts.py", "models/refs.py"),
-    *("quantize/recipes.py", "quantize/audited.py", "imports", "workloads", "load", "distill/__init__.py"),
+    *("quantize/recipes.py", "quantize/audited.py", "imports", "workloads", "load", "prompts", "distill/__init__.py"),
     *("api.py", "models/light_tokenizer.py", "lab/prefix.py", "lab/prefix_points.py", "lab/prefix_tokens.py"),
 )
 HEAVY = ("torch", "transformers", "accelerate", "llmcompressor", "lm_eval", "mlx")

@@ -14,6 +14,7 @@ from specq.lab.measure import measure_requests, rebuild_lab  # noqa: F401
 from specq.lab.prefix import find_prefixes  # noqa: F401
 from specq.lab.size import size_models  # noqa: F401
 from specq.load.running import measure_load, resume_load  # noqa: F401
+from specq.prompts.files import shorten_prompts  # noqa: F401
 from specq.run.catalog import DEFAULT_OUT
 from specq.workloads import make_workload, read_workload  # noqa: F401
 

@@ -14,8 +14,9 @@ from test_lab_requesters import play, stub
 import specq
 from specq.core import jsonl
 from specq.core.errors import ConfigError, RunFolderError
-from specq.lab import batching, context, halves, lab_layout, lab_report, measured, opening, peak, prompt_cache
+from specq.lab import asked, batching, context, halves, lab_layout, lab_report, measured, opening, peak, prompt_cache
 from specq.lab import rows as records
+from specq.lab.bench import Settings
 from specq.lab.requester_served import ServedRequester
 from specq.report import markdown
 from specq.run import bandwidth
@@ -73,6 +74,7 @@ def test_a_page_lacks_a_picture_or_lets_foreign_text_through(tmp_path: Path) -> 
     lab_report.write(run)
     html = (run / "report.html").read_text()
     assert html.count("<svg") == 4
+    assert "mathdefault" not in html
     for title in ("The two halves of a request", "The first token over", "What a prefix cache saves", "What a batch"):
         assert title in html
     for planted in ("<b>fake", "<i>x", "<tag>", "<u>to"):
@@ -252,6 +254,23 @@ def test_what_cannot_be_measured_is_found_out_late(tmp_path: Path, how: dict[str
     with pytest.raises(ConfigError, match=told):
         specq.measure_requests("http://127.0.0.1:9", out=tmp_path / "results", **how)
     assert not (tmp_path / "results").exists()
+
+
+def test_a_length_beyond_the_window_is_found_out_late(folder_of: Callable[..., Path], tmp_path: Path) -> None:
+    lengths = (10, 20, 30, 40, 50, 190)
+    with pytest.raises(ConfigError, match=r"the window of .* is 192 tokens; give lengths of at most 160"):
+        specq.measure_requests(str(folder_of("llama")), lengths=lengths, out=tmp_path / "results")
+    assert not (tmp_path / "results").exists()
+
+
+def test_weights_that_are_loaded_as_other_floats_are_sized_as_stored(folder_of: Callable[..., Path]) -> None:
+    own = asked.OwnPrompts(prompts=(), given={"prompt": 20, "output_tokens": 5})
+    settings = Settings(lengths=(10,), output_tokens=4)
+    stored, half = (asked.size(str(folder_of("llama")), own, settings, dtype) for dtype in (None, "bfloat16"))
+    assert stored is not None
+    assert half is not None
+    assert (stored.bits, half.bits) == (32, 16)
+    assert (half.tokens, half.cache_bytes) == (25, stored.cache_bytes)
 
 
 def test_arithmetic_is_measured() -> None:

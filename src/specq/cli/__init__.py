@@ -19,6 +19,7 @@ from specq.cli import (
     importing,
     labbing,
     loading,
+    prompting,
     quantizing,
     replaying,
     sizing,
@@ -114,6 +115,7 @@ app.command()(quantizing.audit)
 app.command()(distilling.distill)
 app.command()(sizing.size)
 app.command()(workloading.workload)
+app.command()(prompting.prompts)
 app.command()(costing.cost)
 app.command()(loading.load)
 app.command("import")(importing.import_)

@@ -102,6 +102,8 @@ def _target(target: Mapping[str, Any]) -> str:
     of = f" of {source}" if source else ""
     parts = [f"{weights}{of}, prefill {target['prefill']}"] if weights else [source] if source else []
     parts += [f"cache {target['kv_cache']}"] if target["kv_cache"] else []
+    parts += ["prompts cleaned"] if target["clean"] else []
+    parts += [f"prompts selected to {target['select']}"] if target["select"] is not None else []
     return "; ".join(parts) or NOTHING
 
 

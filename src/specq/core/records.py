@@ -133,6 +133,9 @@ class Generated:
     counts the proposals of each step that a lookup copied, all or none; None where no lookup goes before a draft.
     `served` is a core.served.ServedAnswer as JSON, None of an engine of specq's own: there `steps` is empty, and where
     its `counted` is not "ids", no ids are known, and `output_sha256` is that of the text.
+
+    Where the arm transforms its prompts `prompt_tokens` is what it read, `prompt_tokens_before` what the prompt was and
+    `transform_s` what the transform took, which `ttft_s` and `e2e_s` hold; both are None where it does not.
     """
 
     process: int
@@ -154,6 +157,8 @@ class Generated:
     cache_share: float | None = None
     copied: tuple[int, ...] | None = None
     served: dict[str, Any] | None = None
+    prompt_tokens_before: int | None = None
+    transform_s: float | None = None
 
     @property
     def has_ids(self) -> bool:

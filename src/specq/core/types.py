@@ -67,7 +67,8 @@ class TargetSpec:
     recipe file: the source is quantized by it) and `model` (a folder of the experiment's target that is quantized
     already) is given. `prefill` says what runs passes of many rows through packed weights: a dense
     copy ("dense": as fast as unquantized, memory of both) or the packed kernel ("packed": memory saved).
-    `kv_cache` is how keys and values are kept: as computed (None), or in 8 or 4 bits.
+    `kv_cache` is how keys and values are kept: as computed (None), or in 8 or 4 bits. `clean` and `select` are the
+    steps that give its prompts fewer tokens, as in prompts.types.Steps.
     """
 
     source: str | None = None
@@ -75,11 +76,32 @@ class TargetSpec:
     model: str | None = None
     prefill: Prefill = "dense"
     kv_cache: CacheType | None = None
+    clean: bool = False
+    select: float | int | None = None
 
     @property
     def weights(self) -> TargetSpec:
-        """The same weights with the cache as computed: what targets that share weights have in common."""
-        return replace(self, kv_cache=None)
+        """The same weights, with the cache as computed and prompts as they are: what targets of one load share."""
+        return replace(self.loaded, kv_cache=None)
+
+    @property
+    def loaded(self) -> TargetSpec:
+        """The same target whatever becomes of its prompts: what an engine is asked for."""
+        return replace(self, clean=False, select=None)
+
+    @property
+    def changes_prompts(self) -> bool:
+        """Whether its prompts and items are transformed before it reads them."""
+        return self.clean or self.select is not None
+
+    @property
+    def reading(self) -> str:
+        """What decides how prompts and items are read: the model in the target's place, and what transforms them.
+
+        "" reads them as the experiment's target does.
+        """
+        steps = ["clean"] * self.clean + [f"select {self.select}"] * (self.select is not None)
+        return ", ".join(([self.source] if self.source else []) + (["prompts: " + " + ".join(steps)] if steps else []))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

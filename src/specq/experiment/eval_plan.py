@@ -129,6 +129,27 @@ def _of_file(asked: Eval, tokenizer: Any) -> tuple[PlannedEval, tuple[str, ...]]
     whole = item_files.load(path)
     items = whole[: asked.limit] if asked.limit is not None else whole
     metrics.check(metric, items, path)
+    judging = Judging(name=metric.name, output=metric.output, binary=metric.binary, sha256=metric.sha256)
+    planned = PlannedEval(
+        asked=asked,
+        items=items,
+        metric=judging,
+        sha256=hashes.of_file(Path(str(asked.items)).expanduser()),
+        tokens=(),
+        prompts=(),
+        new_tokens=asked.max_new_tokens if metric.output == "text" else None,
+        batch_size=asked.batch_size,
+    )
+    return read_items(planned, items, tokenizer), tuple(_left_out(asked, items, whole))
+
+
+def read_items(one: PlannedEval, items: Sequence[Item], tokenizer: Any) -> PlannedEval:
+    """An eval of a file with these items, as a model's template and tokenizer read them.
+
+    Raises:
+        PromptError: the template refuses an item.
+    """
+    metric = metrics.make(str(one.asked.metric), one.asked.options)
     tokens, prompts, room = [], [], []
     for item in items:
         try:
@@ -138,20 +159,8 @@ def _of_file(asked: Eval, tokenizer: Any) -> tuple[PlannedEval, tuple[str, ...]]
         tokens.append(len(rendered.ids))
         prompts.append(hashes.of_ids(rendered.ids))
         after = [len(tokenizer(text, add_special_tokens=False)["input_ids"]) for text in continuations(item, metric)]
-        room.append(tokens[-1] + max(after, default=asked.max_new_tokens))
-    judging = Judging(name=metric.name, output=metric.output, binary=metric.binary, sha256=metric.sha256)
-    planned = PlannedEval(
-        asked=asked,
-        items=items,
-        metric=judging,
-        sha256=hashes.of_file(Path(str(asked.items)).expanduser()),
-        tokens=tuple(tokens),
-        prompts=tuple(prompts),
-        room=tuple(room),
-        new_tokens=asked.max_new_tokens if metric.output == "text" else None,
-        batch_size=asked.batch_size,
-    )
-    return planned, tuple(_left_out(asked, items, whole))
+        room.append(tokens[-1] + max(after, default=one.asked.max_new_tokens))
+    return replace(one, items=tuple(items), tokens=tuple(tokens), prompts=tuple(prompts), room=tuple(room))
 
 
 def _left_out(asked: Eval, items: Sequence[Item], whole: Sequence[Item]) -> Iterator[str]:

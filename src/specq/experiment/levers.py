@@ -7,12 +7,14 @@ from typing import Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
+from specq.core.errors import ConfigError
 from specq.core.types import EXACT_RULES, METHODS, CacheType, DraftSpec, Match, Method, Prefill, Rule, TargetSpec
+from specq.prompts.types import Steps
 from specq.quantize.recipes import ROW
 
-Kind = Literal["draft", "quantize", "kv_cache", "model"]
-KINDS: tuple[Kind, ...] = ("draft", "quantize", "kv_cache", "model")
-LATER_KINDS = ("prompt", "prefix_cache", "batch", "engine")
+Kind = Literal["draft", "quantize", "kv_cache", "model", "prompt"]
+KINDS: tuple[Kind, ...] = ("draft", "quantize", "kv_cache", "model", "prompt")
+LATER_KINDS = ("prefix_cache", "batch", "engine")
 SELF = "self"
 """A draft's model that is its arm's own target."""
 Dtype = Literal["auto", "float32", "bfloat16", "float16"]
@@ -44,6 +46,7 @@ _OF_KIND: dict[str, tuple[str, ...]] = {
     "quantize": ("recipe", "model", "prefill"),
     "kv_cache": ("type",),
     "model": ("model",),
+    "prompt": ("clean", "select"),
 }
 _NEEDED = {"model": "model", "early_exit": "layers", "kv_cache": "type"}
 
@@ -66,7 +69,7 @@ def refuse_later(key: str, given: Any, later: tuple[str, ...], now: tuple[str, .
 
 
 class Lever(Table):
-    """One named change: a draft, a quantized target, a quantized key-value cache, or another model.
+    """One named change: a draft, a quantized target or key-value cache, another model, or prompts with fewer tokens.
 
     draft: which method proposes, how many tokens a step (`k`), under which verification rule. `rule`
     defaults to greedy_draft for lookup, whose proposals carry no probabilities, and to rejection for the
@@ -74,8 +77,8 @@ class Lever(Table):
     are None unless the method is lookup, or `lookup_first` puts one before the draft. A draft model is quantized
     by a `recipe`, or, for model "self", in memory at `bits`.
     quantize: the target by a `recipe`, or a folder (`model`) that is quantized already.
-    kv_cache: its `type`. model: the `model` that stands in the target's place. Keys that a kind does not read are
-    None.
+    kv_cache: its `type`. model: the `model` that stands in the target's place. prompt: `clean`, then `select` to a
+    share or a number of tokens. Keys that a kind does not read are None.
     """
 
     kind: Kind
@@ -96,6 +99,8 @@ class Lever(Table):
     head: Literal["keep", "quantize"] | None = None
     prefill: Prefill | None = None
     type: CacheType | None = None
+    clean: bool | None = None
+    select: float | int | None = None
 
     @model_validator(mode="before")
     @classmethod
@@ -117,6 +122,8 @@ class Lever(Table):
             defaults |= {"group_size": _GROUPS[values["bits"]], "head": "keep"}
         if kind == "quantize" or (kind == "draft" and (values.get("recipe") or values.get("bits"))):
             defaults["prefill"] = "dense"
+        if kind == "prompt":
+            defaults["clean"] = True
         return {**values, **{key: value for key, value in defaults.items() if values.get(key) is None}}
 
     @model_validator(mode="after")
@@ -134,6 +141,11 @@ class Lever(Table):
             raise ValueError("give either recipe (a file of configs/quantize) or model (a folder that is quantized)")
         if self.kind == "model" and self.model == SELF:
             raise ValueError('model = "self": that is the target itself, allowed is another model')
+        if self.kind == "prompt":
+            try:
+                Steps(clean=bool(self.clean), select=self.select)
+            except ConfigError as error:
+                raise ValueError(str(error)) from error
         self._check_rule()
         self._check_lookup()
         self._check_bits()
@@ -206,4 +218,6 @@ class Lever(Table):
             return replace(target, recipe=self.recipe, model=self.model, prefill=self.prefill or "dense")
         if self.kind == "kv_cache":
             return replace(target, kv_cache=self.type)
+        if self.kind == "prompt":
+            return replace(target, clean=bool(self.clean), select=self.select)
         return replace(target, source=self.model) if self.kind == "model" else target

@@ -29,6 +29,7 @@ from specq.experiment.schema import Experiment
 from specq.experiment.served_plan import ServedArm
 from specq.experiment.sizes import PlannedArm, PlannedModel, planned_arm, refused_arm
 from specq.experiment.stand_ins import StandIn, StandIns, incomparable
+from specq.experiment.transformed import Transformed, Transforms
 from specq.models import tokenizers
 
 
@@ -42,7 +43,8 @@ class Plan:
     `blocks` are the arms of each target where one target is in memory at a time, empty where all are;
     `together_bytes` is what all targets at once would take, `logits_bytes` is what the audit of a run in blocks
     keeps on disk. `available_bytes` is what the device has free now, None where it was not asked. `stand_ins` are the
-    models that levers put in the target's place. `served` says what each arm is on its server, () where none is asked.
+    models that levers put in the target's place, `transformed` the prompts that levers give fewer tokens. `served` says
+    what each arm is on its server, () where none is asked.
     """
 
     experiment: Experiment
@@ -62,6 +64,7 @@ class Plan:
     notes: tuple[str, ...]
     stand_ins: tuple[StandIn, ...] = ()
     served: tuple[ServedArm, ...] = ()
+    transformed: tuple[Transformed, ...] = ()
 
     def check(self) -> None:
         """Do nothing when all arms can run.
@@ -100,6 +103,7 @@ class Plan:
             "available_bytes": self.available_bytes,
             "bandwidth_bytes_per_s": self.bandwidth_bytes_per_s,
             "refusals": [{"arm": refusal.arm, "reason": refusal.reason} for refusal in self.refusals],
+            "transformed": [one.to_json() for one in self.transformed],
             "notes": list(self.notes),
             "served": [one.to_json() for one in self.served],
         }
@@ -166,6 +170,7 @@ def make(
         fetch=fetch,
     )
     beside = models.Beside(experiment, target, tokenizer, stand_ins)
+    transforms = Transforms(items=items)
     planned, loads = [], []
     for arm in arms(experiment):
         own, draft, unfit = target, None, list[Refusal]()
@@ -176,6 +181,14 @@ def make(
                 own, prompts, asked = stand_in.model, stand_in.prompts, stand_in.evals
                 if why := incomparable(experiment, stand_in):
                     raise ConfigError(why)
+            if arm.target.changes_prompts:
+                reader = tokenizer if source is None else stand_ins.of(source).tokenizer
+                lever = next(name for name in arm.levers if experiment.levers[name].kind == "prompt")
+                other = "" if source is None else stand_ins.of(source).other_tokens
+                made = transforms.of(
+                    arm.target, own, reader, prompts, asked, name=f"levers.{lever}", other_tokens=other
+                )
+                prompts, asked = made.prompts, made.evals
             own = beside.target(arm.target)
             with models.named(target.resolved, own.resolved):
                 checks.check_arm(arm, own, experiment, capabilities)
@@ -205,7 +218,8 @@ def make(
         # A recipe or a text that cannot be read is refused with its arm.
         said += overlap.notes(experiment, evals)
     answering = eval_memory.held(experiment, loads, evals)
-    of_models = [*(note for one in stand_ins.all() for note in one.notes), *beside.notes]
+    of_models = [note for one in stand_ins.all() for note in one.notes]
+    of_models += [*(note for made in transforms.all() for note in made.notes), *beside.notes]
     logits_bytes = memory.logits_bytes(target, experiment, len(rendered))
     held = memory.held(memory.blocks(loads, experiment.engine), experiment, available_bytes, logits_bytes)
     return Plan(
@@ -225,6 +239,7 @@ def make(
         refusals=(*refusals, *held.refusals, *eval_memory.refusals(answering, available_bytes)),
         notes=tuple(dict.fromkeys([*notes, *said, *of_models, *([held.note] if held.note else [])])),
         stand_ins=tuple(stand_ins.all()),
+        transformed=transforms.all(),
     )
 
 

@@ -18,6 +18,8 @@ from specq.workloads import rendering
 from specq.workloads.counting import Counter
 
 LENGTHS = (64, 128, 256, 512, 768, 1024)
+_NOMINAL = {"float32": "fp32", "bfloat16": "bf16", "float16": "fp16"}
+_FLOAT_BITS = 16
 ROOM = 64
 """Tokens that a stamp, a template or a further question may add to a prompt."""
 MOST_OWN = 64
@@ -103,8 +105,14 @@ def window(settings: Settings, counter: Counter, asked: OwnPrompts) -> int | Non
     return -(-(longest + settings.output_tokens + ROOM) // 256) * 256
 
 
-def size(model: str | None, asked: OwnPrompts, settings: Settings) -> Size | None:
-    """What the model's weights and one request's cache take; None where the model is not here."""
+def size(model: str | None, asked: OwnPrompts, settings: Settings, dtype: str | None = None) -> Size | None:
+    """What the model's weights and one request's cache take; None where the model is not here.
+
+    Weights that are stored as floats are counted in `dtype`, where they are loaded in another than their own.
+
+    Raises:
+        ConfigError: a length with its answer is beyond the model's window. ModelError: no such model.
+    """
     if model is None:
         return None
     from specq.lab.size import size_models
@@ -112,6 +120,14 @@ def size(model: str | None, asked: OwnPrompts, settings: Settings) -> Size | Non
     prompt = asked.given["prompt"]
     tokens = round((max(settings.lengths) if prompt is None else prompt) + asked.given["output_tokens"])
     (one,) = size_models(model).models
+    if dtype in _NOMINAL and (one.model.weights.bits or 0.0) >= _FLOAT_BITS:
+        (one,) = size_models(model, weights=_NOMINAL[dtype]).models
+    limit, longest = one.model.shape.context, max(settings.lengths) + settings.output_tokens
+    if limit is not None and longest > limit:
+        raise ConfigError(
+            f"--lengths up to {max(settings.lengths):,} and --new-tokens {settings.output_tokens}: the window of "
+            f"{model} is {limit:,} tokens; give lengths of at most {limit - settings.output_tokens:,}"
+        )
     return Size(
         weight_bytes=one.model.weights.bytes,
         bits=one.model.weights.bits,

@@ -6,6 +6,7 @@ two totals must agree: where they do not, stamps or the server's streaming are a
 
 from __future__ import annotations
 
+import math
 import statistics
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -37,13 +38,6 @@ class Depth:
     whole_over_streamed: float | None
     noise: float
 
-    @property
-    def agrees(self) -> bool | None:
-        """Whether both totals are one within 5 % or what repeats lie apart; None where they were not compared."""
-        if self.whole_over_streamed is None:
-            return None
-        return abs(self.whole_over_streamed - 1) <= max(AGREE, self.noise)
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Context:
@@ -63,10 +57,19 @@ class Context:
         return self.slower is not None and self.slower - 1 > max(SMALL, self.noise)
 
     @property
+    def whole_over_streamed(self) -> float | None:
+        """The middle of all lengths' totals in one piece over those streamed; None where none was compared."""
+        told = [depth.whole_over_streamed for depth in self.depths if depth.whole_over_streamed is not None]
+        return statistics.median(told) if told else None
+
+    @property
     def agree(self) -> bool | None:
-        """Whether all totals agree; None where none was compared."""
-        told = [depth.agrees for depth in self.depths if depth.agrees is not None]
-        return all(told) if told else None
+        """Whether totals are the same within 5 %, or what repeats lie apart over the root of how many lengths."""
+        ratio = self.whole_over_streamed
+        if ratio is None:
+            return None
+        noise = statistics.median(depth.noise for depth in self.depths) / math.sqrt(len(self.depths))
+        return abs(ratio - 1) <= max(AGREE, noise)
 
 
 def measure(bench: Bench) -> None:
@@ -122,6 +125,7 @@ def _depth(length: int, rows: Sequence[Row]) -> Depth | None:
     if ttft is None or e2e is None:
         return None
     whole = [row for row in rows if not row.streamed]
+    in_one = spread(row.e2e_s for row in whole)
     return Depth(
         length=length,
         prompt_tokens=statistics.median(row.prompt_tokens for row in streamed),
@@ -129,9 +133,9 @@ def _depth(length: int, rows: Sequence[Row]) -> Depth | None:
         ttft_share=spread(row.ttft_share for row in streamed),
         tpot_s=spread(row.tpot_s for row in streamed),
         e2e_s=e2e,
-        whole_s=spread(row.e2e_s for row in whole),
+        whole_s=in_one,
         whole_over_streamed=_compared(streamed, whole),
-        noise=e2e.width,
+        noise=e2e.width if in_one is None else max(e2e.width, in_one.width),
     )
 
 

@@ -69,8 +69,8 @@ class Checked:
 class Bend:
     """How far the time to the first token is from a line in P, at the longest prompt, as a share of that time.
 
-    `share` is the quadratic part of a + b P + d P^2 there; `noise` how far repeats lie apart. `bent` where it is more
-    than both the noise and 2 %.
+    `share` is the quadratic part of a + b P + d P^2 there; `noise` how far repeats lie apart, the median over lengths
+    or at the longest, whichever is more. `bent` where it is more than both the noise and 2 %.
     """
 
     share: float
@@ -202,7 +202,8 @@ def bend(cells: Sequence[Cell]) -> Bend | None:
     unit = lengths.max()
     scaled = lengths / unit
     (_, _, square), _ = _least(np.stack([np.ones_like(scaled), scaled, scaled**2], 1), times, times)
-    noise = statistics.median(cell.ttft_s.width for cell in cells)
+    # The longest prompt decides the quadratic part more than any other.
+    noise = max(statistics.median(cell.ttft_s.width for cell in cells), cells[-1].ttft_s.width)
     return Bend(share=square / float(times[-1]), noise=noise, prompt_tokens=float(unit))
 
 

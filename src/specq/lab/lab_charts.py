@@ -30,7 +30,7 @@ def halves(found: Halves) -> Chart:
         _curve(axes, lengths, [cell.prefill_tokens_per_s for cell in found.cells], 0, "prefill")
         there = [(length, one) for length, one in decode if one is not None]
         _curve(axes, [length for length, _ in there], [one for _, one in there], 1, "decode")
-        axes.set_yscale("log")
+        _powers(axes)
         figure.legend(loc="outside lower center", ncols=2, handlelength=1.8)
 
     rows = [
@@ -134,7 +134,8 @@ def batch(found: Batch) -> Chart:
 
     def paint(figure: Figure) -> None:
         axes = figure.add_subplot()
-        axes.axvspan(sizes[0], max(found.free_until, sizes[0]), color=BAND, linewidth=0, label="decoding is free")
+        if found.free_until > sizes[0]:
+            axes.axvspan(sizes[0], found.free_until, color=BAND, linewidth=0, label="decoding is free")
         axes.plot(sizes, [size * alone for size in sizes], color=MUTED, linewidth=1, label="batch x one row")
         _curve(axes, sizes, [point.tokens_per_s for point in found.points], 0, "measured")
         axes.grid(axis="y")
@@ -163,6 +164,16 @@ def batch(found: Batch) -> Chart:
         columns=("batch", "tokens/s of all", "a token of each, ms", "request, ms"),
         rows=rows,
     )
+
+
+def _powers(axes: Axes) -> None:
+    """A scale of powers with plain numbers on it."""
+    from matplotlib.ticker import FuncFormatter, LogLocator, NullLocator
+
+    axes.set_yscale("log")
+    axes.yaxis.set_major_locator(LogLocator(subs=(1.0, 2.0, 5.0)))
+    axes.yaxis.set_major_formatter(FuncFormatter(lambda value, place: f"{value:,g}"))
+    axes.yaxis.set_minor_locator(NullLocator())
 
 
 def _over_length(figure: Figure, what: str) -> Axes:

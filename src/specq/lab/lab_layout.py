@@ -158,7 +158,10 @@ def _context(found: Context) -> Section:
     columns += ("total in one piece, ms", "one over the other")
     lines = []
     if found.agree is not None:
-        lines.append(f"Totals streamed and in one piece {'agree' if found.agree else 'do not agree'}.")
+        told = "agree" if found.agree else "do not agree"
+        lines.append(
+            f"Totals in one piece over streamed: {ratio(found.whole_over_streamed)} in the middle; they {told}."
+        )
     if found.slower is not None and found.per_1000_s is not None:
         told = "" if found.slows else ", no more than repeats lie apart"
         lines.append(

@@ -121,7 +121,7 @@ def measure_requests(
         cached_share=cached_share,
         measured_output=new_tokens,
     )
-    sized = asked.size(wanted.local, own, settings)
+    sized = asked.size(wanted.sized, own, settings, dtype)
     ridge = asked.machine(None if machine is None else str(machine), sized, wanted) if "batch" in chosen else None
     info = {
         "experiment": EXPERIMENT,

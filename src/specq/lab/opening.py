@@ -50,6 +50,13 @@ class Wanted:
         """The model whose tokenizer and config can be read here; None where none is named."""
         return self.model or (None if self.attached else self.target)
 
+    @property
+    def sized(self) -> str | None:
+        """As `local`, the file that a started server really loads where that is another."""
+        if self.kind == llamacpp.NAME and not self.attached and self.model is None:
+            return str(weights.gguf_file(self.target))
+        return self.local
+
 
 def check(wanted: Wanted) -> None:
     """Refuse what no requester can be made of, before anything loads or starts.

@@ -8,7 +8,7 @@ from typing import Any
 
 from specq.core.records import Generated
 from specq.report import audit as audits
-from specq.report import facts, invariants, price, served, speed, targets
+from specq.report import facts, invariants, price, served, speed, targets, transforms
 from specq.report.evals import EvalReport
 from specq.report.evals import measures as of_eval
 from specq.report.measures import Measure, accepted_histogram, of_arm
@@ -68,6 +68,7 @@ def of_run(
         *served.measures(list(own.values())),
         *facts.of_arm(run, id),
         *targets.measures(run, id),
+        *transforms.measures(list(own.values())),
     ]
     compared = None
     strata: tuple[speed.Stratum, ...] = ()
@@ -129,6 +130,7 @@ def faults_of(run: RunFile, arm: str) -> tuple[str, ...]:
     found = list(invariants.violations(own, None if maximum is None else int(maximum)))
     if reading := run.reading(arm):
         found += _of_reading(run, own, reading["prompts"])
+        found += transforms.faults(run, arm, own)
     elif run.baselines:
         differ = invariants.prompts_that_differ(own, run.generated[run.baselines[0]].values())
         if differ:
@@ -142,7 +144,7 @@ def _of_reading(run: RunFile, own: Collection[Generated], prompts: Sequence[Mapp
     Their tokens are its own, so ids and messages are held against the baseline's.
     """
     asked = {str(one["id"]): _asked(one) for one in run.info["prompts"]}
-    if other := [str(one["id"]) for one in prompts if _asked(one) != asked.get(str(one["id"]))]:
+    if other := [str(one["id"]) for one in prompts if not transforms.says(one, asked.get(str(one["id"])), _asked(one))]:
         yield f"{len(other)} prompts are not the baseline's, message by message, first {other[0]}"
     hashes = {str(one["id"]): one.get("prompt_sha256") for one in prompts}
     if differ := sorted({g.prompt for g in own if g.prompt_sha256 != hashes.get(g.prompt)}):

@@ -22,6 +22,7 @@ from specq.report import (
     quantized,
     served,
     targets,
+    transforms,
 )
 from specq.report.arm import ArmReport as ArmReport
 from specq.report.arm import faults_of
@@ -45,7 +46,7 @@ class Report:
     `turns` says how arms on different targets took turns, where they ran in blocks; it is empty where all
     took turns on each prompt. `quantized` holds the models that the run quantized, with their audits, `forecast` what
     was forecast of the run before it began, None where nothing was. `stand_ins` says which models stand in the
-    target's place.
+    target's place, and what was made of prompts.
     """
 
     run: str
@@ -196,7 +197,7 @@ def of_run(run: RunFile) -> Report:
         forecast=forecast_gaps.of_run(run, judged_arms, scored),
         recommendation=recommend(cases, verdicts, ground),
         notes=(*facts.notes(run), *served.notes(run), *kernels.notes(run), *quantized.notes(weights)),
-        stand_ins=tuple(targets.stand_ins(run)),
+        stand_ins=(*targets.stand_ins(run), *transforms.lines(run)),
         config=run.info["config"],
         config_sha256=run.info.get("config_sha256"),
         provenance=run.info.get("provenance") or {},
@@ -212,6 +213,7 @@ def _kinds(run: RunFile, arm: ArmReport) -> tuple[str, ...]:
         "quantize": bool(target.get("recipe") or target.get("model")),
         "model": bool(target.get("source")),
         "kv_cache": bool(target.get("kv_cache")),
+        "prompt": bool(run.steps(arm.id)),
     }
     return tuple(kind for kind, is_there in there.items() if is_there)
 

@@ -95,7 +95,10 @@ def _waits(base: ArmReport, cache: float, weights: float) -> str:
 def _touches(run: RunFile, arm: ArmReport, binds: Binds, cache: float, weights: float) -> Iterator[str]:
     """What an arm's levers touch, beside what binds."""
     target, said = run.target(arm.id) or {}, []
-    spared = ", and not prefill" if binds != "decoding" else ""
+    before, after = (arm.measures.get(name) for name in ("prompt_tokens_before", "prompt_tokens"))
+    if before is not None and after is not None:
+        said.append(f"the tokens that prefill reads ({number(before.value)} to {number(after.value)} a prompt)")
+    spared = ", and not prefill" if binds != "decoding" and not said else ""
     if run.other_weights(arm.id):
         own = loaded(run, arm.id)
         if own is not None and float(own.bytes_per_token) >= weights:

@@ -12,6 +12,7 @@ _BETTER = {
     "quantize": "more bits, smaller groups or another method",
     "model": "a larger model, or one that is trained for longer",
     "kv_cache": "a cache of more bits",
+    "prompt": "clean alone, or a larger share to select",
     "lossy": "a stricter threshold or an exact rule",
 }
 _FASTER = {
@@ -19,6 +20,7 @@ _FASTER = {
     "quantize": "another kernel, engine or machine",
     "model": "a smaller model",
     "kv_cache": "longer contexts, or another engine or machine",
+    "prompt": "longer prompts, or a smaller share to select",
 }
 
 

@@ -12,7 +12,7 @@ from typing import Any, TypeVar, cast
 from specq.core.evaluated import PROBE
 from specq.core.records import Done, Failed, Generated, Output, Record, failed_arms
 from specq.core.typed import fields_of
-from specq.core.types import LOSSY_RULES
+from specq.core.types import LOSSY_RULES, TargetSpec
 from specq.experiment.engine_table import SERVED
 from specq.run import folder as run_folder
 from specq.run.job import Task, blocks_of
@@ -97,8 +97,9 @@ class RunFile:
     def target(self, arm: str) -> Mapping[str, Any] | None:
         """What an arm changes about the target, as a core.types.TargetSpec in JSON; None where it changes nothing."""
         found = self._arms[arm].get("target") or {}
-        keys = ("source", "recipe", "model", "kv_cache")
-        return found if any(found.get(key) is not None for key in keys) else None
+        keys = ("source", "recipe", "model", "kv_cache", "select")
+        changed = found.get("clean") or any(found.get(key) is not None for key in keys)
+        return found if changed else None
 
     def other_weights(self, arm: str) -> bool:
         """Whether an arm runs on other weights than the experiment's target as it stands."""
@@ -110,9 +111,16 @@ class RunFile:
         return str((self._arms[arm].get("target") or {}).get("source") or "")
 
     def reading(self, arm: str) -> Mapping[str, Any]:
-        """How such a model reads prompts and items, as run.inputs.readings wrote it; empty: as the target does."""
-        found: Mapping[str, Any] = (self.info.get("readings") or {}).get(self.source(arm), {})
+        """How an arm reads prompts and items, as run.inputs.readings wrote it; empty: as the target does."""
+        target = self._arms[arm].get("target") or {}
+        keys = ("source", "clean", "select")
+        reading = TargetSpec(**{key: target[key] for key in keys if target.get(key) is not None}).reading
+        found: Mapping[str, Any] = (self.info.get("readings") or {}).get(reading, {})
         return found
+
+    def steps(self, arm: str) -> str:
+        """The steps that transform an arm's prompts, in words; "" where none do."""
+        return str(self.reading(arm).get("steps") or "")
 
     def other_tokens(self, arm: str) -> str:
         """Where the tokens of an arm's target are not the baseline's, so that they are no common unit; "" where not."""

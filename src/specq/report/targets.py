@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 
 from specq.core.records import LoadedModel, Note
 from specq.quantize.audited import NO_KERNEL
-from specq.report import distribution
+from specq.report import distribution, transforms
 from specq.report.audit_found import Audit
 from specq.report.measures import Measure
 from specq.report.runfile import RunFile
@@ -105,6 +105,7 @@ def changes(run: RunFile, arm: str, measures: Mapping[str, Measure], audit: Audi
     if run.target(arm) is not None:
         kl, agreed = measures.get("kl_mean"), measures.get("argmax_agreement")
         said += [f"another model, {name}"] if (name := model_name(run, arm)) else []
+        said += [words] if (words := transforms.change(run, arm)) else []
         said.append(
             "how far is not measured"
             if kl is None or agreed is None

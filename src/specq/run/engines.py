@@ -92,6 +92,7 @@ class Targets:
 
     def of(self, spec: TargetSpec) -> LoadedTarget:
         """The target of an arm, its recipe already replaced by a folder; arms with equal weights share them."""
+        spec = spec.loaded
         if spec not in self._open:
             if spec == spec.weights:
                 self._open[spec] = self._load(spec)

@@ -9,6 +9,7 @@ from typing import Any, Protocol
 
 from specq.core import hashes
 from specq.core.errors import RunFolderError
+from specq.core.types import TargetSpec
 from specq.engines.base import Decoder, LoadedTarget
 from specq.evals import harness, items, metrics
 from specq.evals.items import Item
@@ -17,7 +18,7 @@ from specq.evals.tasks import Task
 from specq.experiment import eval_plan
 from specq.experiment.quality import Eval
 from specq.models import facts, refs
-from specq.run import eval_left
+from specq.run import eval_left, transforming
 from specq.run.job import Job
 from specq.run.provenance import show_home
 
@@ -94,8 +95,8 @@ class TaskSet:
         )
 
 
-def read(job: Job, name: str, tokenizer: Any, source: str | None = None) -> EvalSet:
-    """An eval of the run, for its target or for the model `source` in its place, whose tokenizer is given.
+def read(job: Job, name: str, tokenizer: Any, target: TargetSpec) -> EvalSet:
+    """An eval of the run as an arm with this target reads it, whose tokenizer is given.
 
     Raises:
         RunFolderError: the file of a metric function, or a task, is not the one that the run began with.
@@ -112,13 +113,13 @@ def read(job: Job, name: str, tokenizer: Any, source: str | None = None) -> Eval
         then = (one["metric_sha256"], one["sha256"])
         if (hashes.of_json([task.config_sha256, task.code]), task.docs_sha256) != then:
             raise RunFolderError(f'eval "{name}": the task {table.task} {changed}')
-        return TaskSet(task=task, tokenizer=tokenizer, context=_context(job, source), on_judge=judged)
+        return TaskSet(task=task, tokenizer=tokenizer, context=_context(job, target.source), on_judge=judged)
     metric = metrics.make(str(table.metric), table.options)
     if metric.sha256 != one["metric_sha256"]:
         raise RunFolderError(f'eval "{name}": {table.metric} {changed}')
-    given = tuple(items.read_line(json.dumps(item["given"])) for item in one["items"])
+    given = (items.read_line(json.dumps(item["given"])) for item in one["items"])
     return OwnSet(
-        items=given,
+        items=tuple(transforming.item(job, name, item, target) for item in given),
         metric=metric,
         tokenizer=tokenizer,
         max_new_tokens=table.max_new_tokens,

@@ -17,9 +17,10 @@ from specq.core.types import Prompt, Sampling, TargetSpec
 from specq.engines.base import Decoder, LoadedTarget
 from specq.evals import harness, items
 from specq.models import refs, tokenizers
-from specq.run import engines, eval_left, eval_sets, serving
+from specq.run import engines, eval_left, eval_sets, serving, transforming
 from specq.run.artifacts import Made, label, source_of
 from specq.run.eval_left import Stretch
+from specq.run.inputs import tokenizer_of
 from specq.run.job import Job, Task
 from specq.run.measure import import_libraries, repeated_share
 from specq.run.provenance import hide_home
@@ -60,12 +61,12 @@ class _Arms:
         self._targets = stack.enter_context(engines.Targets(self.engine, job.experiment))
         self._open: dict[Any, tuple[LoadedTarget, Decoder]] = {}
         self._broken: dict[Any, Exception] = {}
-        tokenizer = tokenizer_of(job, spec)
-        self._evals = {name: eval_sets.read(job, name, tokenizer, spec.source) for name in job.evals}
+        self._spec, self._tokenizer = spec, tokenizer_of(job, spec)
+        self._evals: dict[tuple[str, str], eval_sets.EvalSet] = {}
 
     def answer(self, stretch: Stretch) -> None:
         """Make the answers of a stretch and record them; where the arm raises, each of its items has failed."""
-        asked = self._evals[stretch.eval]
+        asked = self._set(stretch)
         ids = [asked.ids[place] for place in stretch.places]
         self.job.progress.say("answering", arm=stretch.arm, eval=stretch.eval, items=ids)
         try:
@@ -98,6 +99,14 @@ class _Arms:
                 )
             )
         self.job.progress.say("evaluated", arm=stretch.arm, eval=stretch.eval, items=len(stretch.places))
+
+    def _set(self, stretch: Stretch) -> eval_sets.EvalSet:
+        """An eval as the arm reads it: arms that share weights may differ in what is made of their prompts."""
+        target = self.job.targets.get(stretch.arm, self._spec)
+        if (target.reading, stretch.eval) not in self._evals:
+            found = eval_sets.read(self.job, stretch.eval, self._tokenizer, target)
+            self._evals[target.reading, stretch.eval] = found
+        return self._evals[target.reading, stretch.eval]
 
     def _tell(self, stretch: Stretch, records: Sequence[EvalAnswer]) -> None:
         """Each reason why items have no score, with the items."""
@@ -151,7 +160,7 @@ def prove(job: Job, task: Task) -> None:
         made, picked = Made(job), eval_left.proof_items(job)
         engine = engines.in_float32(job.experiment)
         tokenizer = tokenizer_of(job, job.targets[task.arm])
-        prompts = [_prompt(job, tokenizer, name, place) for name, place in picked]
+        prompts = [_prompt(job, tokenizer, name, place, task.arm) for name, place in picked]
         with engines.Targets(engine, job.experiment) as opened:
             try:
                 target = opened.of(made.target(job.targets[task.arm]))
@@ -222,16 +231,11 @@ def _ids(
     return found
 
 
-def _prompt(job: Job, tokenizer: Any, name: str, place: int) -> Prompt:
+def _prompt(job: Job, tokenizer: Any, name: str, place: int, arm: str) -> Prompt:
     item = items.read_line(json.dumps(job.evals[name]["items"][place]["given"]))
+    item = transforming.item(job, name, item, job.targets[arm])
     rendered = tokenizers.render(tokenizer, item.prompt or list(item.messages))
     return Prompt(id=f"{name}/{item.id}", ids=rendered.ids, text=rendered.text)
-
-
-def tokenizer_of(job: Job, spec: TargetSpec) -> Any:
-    """The tokenizer of a target: the experiment's, whatever quantized it, or that of the model in its place."""
-    revision = job.experiment.target.revision if spec.source is None else None
-    return tokenizers.load(refs.resolve(source_of(job.experiment, spec), revision=revision))
 
 
 def _answer(stretch: Stretch, one: harness.Evaluated) -> EvalAnswer:

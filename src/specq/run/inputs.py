@@ -6,14 +6,18 @@ from pathlib import Path
 from typing import Any
 
 from specq.core import hashes
+from specq.core.types import TargetSpec
 from specq.experiment import plan as planning
 from specq.experiment.eval_plan import PlannedEval
 from specq.experiment.overlap import Overlap, overlaps
 from specq.experiment.plan import Plan
 from specq.experiment.schema import Experiment
 from specq.experiment.sizes import PlannedModel
+from specq.experiment.transformed import Transformed, log_of, steps_of
+from specq.models import refs, tokenizers
 from specq.run import bandwidth, provenance
-from specq.run.job import prompt_to_json
+from specq.run.artifacts import source_of
+from specq.run.job import Asked, prompt_to_json
 from specq.run.provenance import hide_home, tidy
 
 
@@ -82,8 +86,44 @@ def evals(plan: Plan) -> dict[str, Any]:
 def readings(plan: Plan) -> dict[str, Any]:
     """How models in the target's place read prompts and items, by their names; of those that read as it does nothing.
 
-    `other_tokens` says where their tokens are not the target's, "" where only the prompts are.
+    `other_tokens` says where their tokens are not the target's, "" where only the prompts are. Beside them stand the
+    readings of transformed prompts, as TargetSpec.reading names them.
     """
+    found = _stand_ins(plan)
+    found.update((one.target.reading, _transformed(one)) for one in plan.transformed)
+    return found
+
+
+def _transformed(one: Transformed) -> dict[str, Any]:
+    """Prompts and items as they are after the transform, with the log of what was done to each."""
+    return {
+        "other_tokens": hide_home(one.other_tokens),
+        "steps": steps_of(one.target).words,
+        "prompts": [
+            {
+                **prompt_to_json(prompt, hashes.of_ids(prompt.ids)),
+                "tokens_before": tokens,
+                "before_sha256": one.before_sha256[prompt.id],
+                "transform": log_of(one.results[prompt.id]),
+            }
+            for prompt, tokens in zip(one.prompts, one.tokens_before, strict=True)
+        ],
+        "evals": {
+            own.asked.name: {
+                item.id: {
+                    "tokens": tokens,
+                    "prompt_sha256": sha256,
+                    "asked": item.prompt or [dict(message) for message in item.messages],
+                    "transform": log_of(one.of_items[own.asked.name][item.id]),
+                }
+                for item, tokens, sha256 in zip(own.items, own.tokens, own.prompts, strict=True)
+            }
+            for own in one.evals
+        },
+    }
+
+
+def _stand_ins(plan: Plan) -> dict[str, Any]:
     return {
         one.source: {
             "other_tokens": hide_home(one.other_tokens),
@@ -149,3 +189,9 @@ def data(experiment: Experiment) -> dict[str, Any]:
     """The prompts file and its hash."""
     path = Path(experiment.workload.prompts).expanduser()
     return {"prompts": tidy(path), "sha256": hashes.of_file(path)}
+
+
+def tokenizer_of(job: Asked, spec: TargetSpec) -> Any:
+    """The tokenizer of a target: the experiment's, whatever quantized it, or that of the model in its place."""
+    revision = job.experiment.target.revision if spec.source is None else None
+    return tokenizers.load(refs.resolve(source_of(job.experiment, spec), revision=revision))

@@ -149,18 +149,33 @@ class Asked:
 
     @cached_property
     def readings(self) -> dict[str, dict[str, Prompt]]:
-        """By the models that stand in the target's place and read the prompts as other tokens, those prompts by id."""
+        """Where arms do not read the prompts as the target does: by TargetSpec.reading, those prompts by id."""
         found = (self.store.info.get("readings") or {}).items()
-        return {source: {p["id"]: prompt_from_json(p) for p in own["prompts"]} for source, own in found}
+        return {reading: {p["id"]: prompt_from_json(p) for p in own["prompts"]} for reading, own in found}
+
+    @cached_property
+    def tokens_before(self) -> dict[str, dict[str, int]]:
+        """By reading with a transform, the tokens of each prompt before it."""
+        found = (self.store.info.get("readings") or {}).items()
+        return {
+            reading: {p["id"]: int(p["tokens_before"]) for p in own["prompts"]}
+            for reading, own in found
+            if "steps" in own
+        }
 
     def prompts_of(self, arm: str) -> dict[str, Prompt]:
-        """The prompts by id as an arm's own target reads them."""
-        return self.readings.get(self.targets[arm].source or "", self.prompts)
+        """The prompts by id as an arm's own target reads them, transformed where a lever of the arm does that."""
+        return self.readings.get(self.targets[arm].reading, self.prompts)
 
     def reads_alike(self, arm: str, prompt: str) -> bool:
-        """Whether a prompt is the same tokens to an arm's target as to the experiment's, and tokens mean the same."""
-        source = self.targets[arm].source or ""
-        if (self.store.info.get("readings") or {}).get(source, {}).get("other_tokens"):
+        """Whether a prompt is the same tokens to an arm's target as to the experiment's, and tokens mean the same.
+
+        No prompt is of an arm that transforms them: those that it leaves alone say nothing of the others.
+        """
+        target = self.targets[arm]
+        if target.changes_prompts or (self.store.info.get("readings") or {}).get(target.reading, {}).get(
+            "other_tokens"
+        ):
             return False
         return self.prompts_of(arm)[prompt].ids == self.prompts[prompt].ids
 

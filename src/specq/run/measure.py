@@ -9,20 +9,12 @@ from dataclasses import replace
 from specq.core import hashes
 from specq.core.clock import now
 from specq.core.errors import Interrupted, RequestFailed, RunFailed, ServerGone, SpecqError
-from specq.core.records import (
-    Canary,
-    Done,
-    Failed,
-    Generated,
-    Machine,
-    Note,
-    StepRow,
-    failed_arms,
-)
+from specq.core.records import Canary, Done, Failed, Generated, Machine, Note, StepRow, failed_arms
 from specq.core.types import DraftSpec, Generation, Prompt
 from specq.engines.base import Decoder, LoadedTarget
-from specq.run import bandwidth, engines, loaded, serving
+from specq.run import bandwidth, engines, loaded, serving, transforming
 from specq.run.artifacts import Made
+from specq.run.inputs import tokenizer_of
 from specq.run.job import FIRST, Job, Task, every_sample_failed
 from specq.run.left import FAILURES_THAT_STOP, Left, failures_in_a_row, turns_left
 from specq.run.provenance import hide_home
@@ -168,6 +160,8 @@ class _Turns:
         # The baseline, or the arm without a draft that a block without the baseline begins with.
         self.canary_arm = next(iter(decoders))
         self.canary_tokens = job.fitting(CANARY_TOKENS)
+        # Loaded before any sample, for arms that count the tokens of what they drop.
+        self.tokenizers = {arm: tokenizer_of(job, spec) for arm, spec in job.targets.items() if spec.changes_prompts}
 
     def run(self, left: Left) -> None:
         if self.canary_tokens < 2:
@@ -205,6 +199,7 @@ class _Turns:
     def _sample(self, turn: Turn, place: int, arm: str) -> None:
         prompt = self.job.prompts_of(arm)[turn.prompt]
         try:
+            seconds = transforming.timed(self.job, arm, prompt, self.tokenizers.get(arm))
             (answer,) = self.decoders[arm].generate([prompt], self.job.sampling(prompt.id, turn.repeat))
         except ServerGone:
             # No fault of this sample: it is asked again when the run goes on.
@@ -222,7 +217,7 @@ class _Turns:
             draft=self.job.drafts[arm],
             eos=self.targets[arm].eos_ids,
         )
-        self.job.store.commit(record, answer.ids, answer.text)
+        self.job.store.commit(transforming.charged(record, self.job, arm, seconds), answer.ids, answer.text)
         self.job.progress.say("sample", arm=arm, prompt=prompt.id, repeat=turn.repeat)
 
     def _failed(self, turn: Turn, arm: str, error: Exception) -> None:

@@ -1,0 +1,216 @@
+"""Boilerplate: navigation, quoted mail, signatures and legal footers. Words are English, German, French and Spanish."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+
+from specq.prompts.blocks import blocks, lines
+from specq.prompts.repeats import around, line_of
+from specq.prompts.sentences import sentences
+from specq.prompts.types import Reason
+from specq.prompts.work import Edit, Piece, Work
+
+_NAV = re.compile(
+    r"(?:skip to (?:main )?content|(?:back|return|scroll) to (?:the )?top|home(?: ?page)?|menu|main menu|"
+    r"about(?: us)?|contact(?: us)?|"
+    r"log ?in|log ?out|sign ?(?:in|up|out)|register|my account|search|site ?map|faqs?|help|privacy(?: policy| notice)?|"
+    r"terms(?: of (?:use|service))?|cookies?(?: policy| settings)?|accept (?:all )?cookies|imprint|legal(?: notice)?|"
+    r"careers|jobs|"
+    r"news(?:letter|room)?|blog|press|products?|services|solutions|pricing|support|next(?: page)?|"
+    r"prev(?:ious)?(?: page)?|"
+    r"older posts|newer posts|read more|show more|load more|share(?: (?:on|this).*)?|tweet|facebook|twitter|linkedin|"
+    r"instagram|"
+    r"youtube|subscribe|follow us.*|download app|print(?: this page)?|startseite|impressum|datenschutz|kontakt|agb|"
+    r"anmelden|"
+    r"accueil|mentions l\u00e9gales|inicio|contacto|aviso legal)",
+    re.IGNORECASE,
+)
+# Such a line is navigation even where it stands alone.
+_NAV_ALONE = re.compile(
+    r"\W*(?:skip to (?:main )?content|(?:back|return) to (?:the )?top|accept all cookies|cookie settings|"
+    r"share on (?:facebook|"
+    r"twitter|linkedin|x)|follow us on .{1,40}|print this page|toggle navigation|main menu)\W*",
+    re.IGNORECASE,
+)
+_NAV_ELEMENT = re.compile(r"<nav\b[^>]*>.*?</nav\s*>", re.IGNORECASE | re.DOTALL)
+_NAV_SPLIT = re.compile(r"\s*[|\u00b7\u2022\u203a\u00bb>/]\s*|\s{3,}|\t")
+_WROTE = re.compile(
+    r">?\s*(?:on\b.{4,120}\bwrote|am\b.{4,120}\bschrieb\b.{0,60}|le\b.{4,120}\ba \u00e9crit|"
+    r"el\b.{4,120}\bescribi\u00f3)\s*:\s*$",
+    re.IGNORECASE,
+)
+_ORIGINAL = re.compile(
+    r"\s*-{2,}\s*(?:original message|urspr\u00fcngliche nachricht|message d'origine|mensaje original)\s*-{2,}",
+    re.IGNORECASE,
+)
+_SIGNED = re.compile(
+    r"\s*(?:(?P<thanks>cheers|many thanks|thanks|thank you)|(?:best|kind|warm|kindest|warmest) (?:regards|wishes)|"
+    r"best|regards|"
+    r"sincerely(?: yours)?|yours (?:sincerely|truly|faithfully)|thanks and regards|mit freundlichen gr\u00fc\u00dfen|"
+    r"viele gr\u00fc\u00dfe|cordialement|"
+    r"bien \u00e0 vous|saludos(?: cordiales)?|atentamente),?\s*[.!]?\s*$",
+    re.IGNORECASE,
+)
+_SENT_FROM = re.compile(
+    r"\s*(?:sent from my \w[\w ]{1,30}|gesendet von meinem \w[\w ]{1,30}|get outlook for \w+)\.?\s*$", re.IGNORECASE
+)
+_LEGAL = re.compile(
+    r"(?:this|the information in this) (?:e-?mail|message|communication)\b.{0,120}\b(?:confidential|privileged|"
+    r"intended)"
+    r"|intended (?:solely |only |exclusively )?for the (?:use of the )?(?:named )?(?:addressee|recipient|individual|"
+    r"person)"
+    r"|(?:if you (?:are|were) not the|not the intended) (?:intended )?(?:recipient|addressee)"
+    r"|received this (?:e-?mail|message|communication) (?:in error|by mistake)"
+    r"|all rights reserved|consider the environment before printing|\bunsubscribe\b.{0,60}\b(?:here|click|link|list|"
+    r"e-?mails?)"
+    r"|click here to unsubscribe|diese (?:e-?mail|nachricht) (?:enth\u00e4lt|ist) vertraulich|alle rechte vorbehalten"
+    r"|tous droits r\u00e9serv\u00e9s|todos los derechos reservados",
+    re.IGNORECASE | re.DOTALL,
+)
+SIGNATURE_LINES = 8
+_LONGEST_LINE = 60
+
+
+def navigation(work: Work) -> Iterator[Edit]:
+    """Elements called nav, lines of three or more links of which half are known, lines such as "Back to top"."""
+    for place, part in work.open_parts():
+        text = part.text
+        data = [(block.start, block.end) for block in blocks(text) if block.is_code or block.kind == "json"]
+        for match in _NAV_ELEMENT.finditer(text):
+            if not any(start < match.end() and match.start() < end for start, end in data):
+                begun = text.rfind("\n", 0, match.start()) + 1
+                if text[begun : match.start()].strip():
+                    # Within a line the line goes on.
+                    yield Edit(reason="navigation", pieces=(Piece(part=place, start=match.start(), end=match.end()),))
+                else:
+                    yield _whole(text, place, match.start(), match.end(), "navigation")
+        for block in blocks(text):
+            if block.is_code or block.kind == "json":
+                continue
+            for start, end in lines(text, block.start, block.end):
+                if _is_navigation(text[start:end]):
+                    yield Edit(reason="navigation", pieces=(line_of(text, place, start, end),))
+
+
+def _is_navigation(line: str) -> bool:
+    if _NAV_ALONE.fullmatch(line):
+        return True
+    items = [item.strip(" []*") for item in _NAV_SPLIT.split(line) if item.strip(" []*")]
+    known = sum(_NAV.fullmatch(item) is not None for item in items)
+    return len(items) >= 3 and 2 * known >= len(items) and all(len(item.split()) <= 4 for item in items)
+
+
+def mail_chain(work: Work) -> Iterator[Edit]:
+    """Earlier mail that a reply quotes below its own words: lines with ">" after "... wrote:", or an original message.
+
+    A quotation that a message begins with is what it is about, and stays.
+    """
+    for place, part in work.open_parts():
+        text = part.text
+        fences = [(block.start, block.end) for block in blocks(text) if block.is_code]
+        told = list(lines(text))
+        for i, (start, end) in enumerate(told):
+            line = text[start:end]
+            if not text[:start].strip() or any(a <= start < b for a, b in fences):
+                continue
+            if _WROTE.match(line):
+                stop = _quoted(text, told[i + 1 :], end)
+            elif _ORIGINAL.match(line):
+                stop = len(text.rstrip())
+            else:
+                continue
+            if stop > end:
+                yield _whole(text, place, start, stop, "mail chain")
+
+
+def _quoted(text: str, following: list[tuple[int, int]], at: int) -> int:
+    """Where the quoted lines end."""
+    for start, end in following:
+        line = text[start:end]
+        if line.lstrip().startswith(">"):
+            at = end
+        elif line.strip():
+            break
+    return at
+
+
+def signatures(work: Work) -> Iterator[Edit]:
+    """What follows "-- ", and up to eight short lines after a closing such as "Kind regards,"."""
+    for place, part in work.open_parts():
+        text = part.text
+        told = blocks(text)
+        fences = [(block.start, block.end) for block in told if block.is_code]
+        spans = list(lines(text))
+        behind = 0
+        for i, (start, end) in enumerate(spans):
+            if start < behind or any(a <= start < b for a, b in fences):
+                continue
+            line = text[start:end]
+            if _SENT_FROM.match(line):
+                stop = end
+            elif line in ("-- ", "--"):
+                stop = _signature_end(text, spans[i + 1 :], end)
+            elif closing := _SIGNED.match(line):
+                # Thanks are said elsewhere too: no name follows them after an empty line.
+                stop = _signature_end(text, spans[i + 1 :], end, after_blank=closing["thanks"] is None)
+            else:
+                continue
+            behind = stop
+            yield _whole(text, place, start, stop, "signature")
+
+
+def _signature_end(text: str, following: list[tuple[int, int]], at: int, *, after_blank: bool = True) -> int:
+    """Where a signature ends: with its paragraph, at a long line or a sentence, after eight lines at most."""
+    named = False
+    for start, end in following[:SIGNATURE_LINES]:
+        line = text[start:end].strip()
+        if not line and (named or not after_blank):
+            break
+        if (
+            len(line) > _LONGEST_LINE
+            or line.endswith(("?", ".", ":"))
+            or line.startswith(("#", "```", "~~~", "{", "["))
+        ):
+            break
+        if line:
+            at, named = end, True
+    return at
+
+
+def legal_footers(work: Work) -> Iterator[Edit]:
+    """Paragraphs with a sentence of a mail's or a site's legal notice; what holds a protected field in them stays."""
+    for place, part in work.open_parts():
+        text = part.text
+        for block in blocks(text):
+            told = text[block.start : block.end]
+            if block.kind == "prose" and _LEGAL.search(told) and len(told.split()) <= 200:
+                yield _footer(text, place, block.start, block.end, sentences(text, block.start, block.end))
+
+
+def _footer(text: str, place: int, start: int, end: int, told: list[tuple[int, int]]) -> Edit:
+    """The paragraph where at least half of it is legal; else the sentences that are."""
+    parts, legal = [], []
+    for i, (first, last) in enumerate(told):
+        stop = told[i + 1][0] if i + 1 < len(told) else end
+        parts.append(Edit(reason="legal footer", pieces=(Piece(part=place, start=first, end=stop),)))
+        if _LEGAL.search(text[first:last]):
+            legal.append(parts[-1])
+    if 2 * sum(edit.pieces[0].end - edit.pieces[0].start for edit in legal) < end - start:
+        return Edit(
+            reason="legal footer",
+            pieces=tuple(piece for edit in legal for piece in edit.pieces),
+            finer=tuple(legal) if len(legal) > 1 else (),
+        )
+    return Edit(
+        reason="legal footer",
+        pieces=(around(text, place, start, end),),
+        finer=tuple(parts) if len(parts) > 1 else (),
+    )
+
+
+def _whole(text: str, place: int, start: int, end: int, reason: Reason) -> Edit:
+    """A stretch of lines as one edit; where it may not go as a whole its lines are tried."""
+    told = [(a, b) for a, b in lines(text, start, end) if text[a:b].strip()]
+    finer = tuple(Edit(reason=reason, pieces=(line_of(text, place, a, b),)) for a, b in told) if len(told) > 1 else ()
+    return Edit(reason=reason, pieces=(around(text, place, start, end),), finer=finer)
