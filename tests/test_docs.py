@@ -26,7 +26,7 @@ from specq.core.records import Canary, Memory
 from specq.experiment import config, schema
 from specq.experiment.levers import Lever
 from specq.models import cache
-from specq.report import forecast_file
+from specq.report import forecast_file, transforms
 from specq.run import runner
 
 sys.path.insert(0, str(Path(__file__).parent / "report"))
@@ -222,6 +222,8 @@ def test_every_measure_is_in_the_doc_and_no_other(tmp_path: Path) -> None:
     scored = eval_runs.report(tmp_path / "evals", price=price)
     arms = (*made.arms, *changed.arms, *scored.arms)
     measures = [*made.workload, *(m for arm in arms for m in arm.measures.values()), *served_answers.measures()]
+    shorter = report_runs.generated("w#1", "e1", [(0, 0, 1)], prompt_tokens_before=90, transform_s=0.01)
+    measures += transforms.measures([shorter])
     # A percentile or quantile stands beside its head.
     real = {
         re.sub(r"\[\d+\]", "[j]", re.sub(r"\[process \d+\]", "[process p]", m.name)).split(".")[0] for m in measures

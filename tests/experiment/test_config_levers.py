@@ -148,7 +148,7 @@ def test_a_recipe_is_found_beside_the_file(file: Path) -> None:
             'levers.m={kind="model", model="x", recipe="r.toml"}',
             'recipe: kind = "model" does not read it, allowed is model',
         ),
-        ('levers.m={kind="prompt"}', 'kind = "prompt": not in this version, allowed is "draft", "quantize"'),
+        ('levers.m={kind="batch"}', 'kind = "batch": not in this version, allowed is "draft", "quantize"'),
         ('levers.c={kind="kv_cache"}', 'type is missing: kind = "kv_cache" needs it'),
         ('levers.c={kind="kv_cache", type="q5"}', 'type = "q5": allowed is "q8", "q4"'),
         ("levers.small.bits=8", 'bits: allowed is model = "self"'),

@@ -164,6 +164,8 @@ def test_a_plan_says_what_goes(target: Path, tmp_path: Path) -> None:
     [
         ({"kind": "prompt", "select": 1.0}, "share"),
         ({"kind": "prompt", "select": 0}, "share"),
+        ({"kind": "prompt", "select": True}, "share"),
+        ({"kind": "prompt", "select": "half"}, "select = half: allowed is a share"),
         ({"kind": "prompt", "clean": False}, "neither"),
         ({"kind": "prompt", "k": 4}, "does not read it"),
         ({"kind": "kv_cache", "type": "q8", "clean": True}, "does not read it"),

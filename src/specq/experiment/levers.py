@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
 from typing import Any, Literal
 
@@ -9,7 +10,7 @@ from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 from specq.core.errors import ConfigError
 from specq.core.types import EXACT_RULES, METHODS, CacheType, DraftSpec, Match, Method, Prefill, Rule, TargetSpec
-from specq.prompts.types import Steps
+from specq.prompts.types import Steps, check_select
 from specq.quantize.recipes import ROW
 
 Kind = Literal["draft", "quantize", "kv_cache", "model", "prompt"]
@@ -68,6 +69,14 @@ def refuse_later(key: str, given: Any, later: tuple[str, ...], now: tuple[str, .
         raise ValueError(f'{key} = "{given}": not in this version, allowed is {allowed}')
 
 
+def _checked(check: Callable[[], object]) -> None:
+    """Run a check of another package as this one's own. Raises ValueError."""
+    try:
+        check()
+    except ConfigError as error:
+        raise ValueError(str(error)) from error
+
+
 class Lever(Table):
     """One named change: a draft, a quantized target or key-value cache, another model, or prompts with fewer tokens.
 
@@ -124,6 +133,9 @@ class Lever(Table):
             defaults["prefill"] = "dense"
         if kind == "prompt":
             defaults["clean"] = True
+            if values.get("select") is not None:
+                # Before its type is looked at, so that one line says what both of its types allow.
+                _checked(lambda: check_select(values["select"]))
         return {**values, **{key: value for key, value in defaults.items() if values.get(key) is None}}
 
     @model_validator(mode="after")
@@ -142,10 +154,7 @@ class Lever(Table):
         if self.kind == "model" and self.model == SELF:
             raise ValueError('model = "self": that is the target itself, allowed is another model')
         if self.kind == "prompt":
-            try:
-                Steps(clean=bool(self.clean), select=self.select)
-            except ConfigError as error:
-                raise ValueError(str(error)) from error
+            _checked(lambda: Steps(clean=bool(self.clean), select=self.select))
         self._check_rule()
         self._check_lookup()
         self._check_bits()
