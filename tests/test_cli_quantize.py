@@ -238,6 +238,7 @@ def test_the_plan_does_not_show_what_changes_the_target(
 ) -> None:
     monkeypatch.setenv("COLUMNS", "200")
     weights = {"source": None, "recipe": None, "model": None, "prefill": "dense", "kv_cache": None}
+    weights |= {"clean": False, "select": None}
     targets = [
         weights,
         {**weights, "recipe": "r.toml", "prefill": "packed", "kv_cache": "q8"},
@@ -258,6 +259,7 @@ def test_the_plan_does_not_show_what_changes_the_target(
         "proofs_bytes": 0,
         "refusals": [],
         "evals": [],
+        "served": [],
     }
     output.show(views.plan(made))
     shown = [[cell.strip() for cell in line.split("  ") if cell] for line in capsys.readouterr().out.splitlines()]

@@ -13,7 +13,6 @@ from specq.lab.cost_asked import price_requests  # noqa: F401
 from specq.lab.measure import measure_requests, rebuild_lab  # noqa: F401
 from specq.lab.prefix import find_prefixes  # noqa: F401
 from specq.lab.size import size_models  # noqa: F401
-from specq.load.running import measure_load, resume_load  # noqa: F401
 from specq.prompts.files import shorten_prompts  # noqa: F401
 from specq.run.catalog import DEFAULT_OUT
 from specq.workloads import make_workload, read_workload  # noqa: F401
@@ -22,12 +21,22 @@ if TYPE_CHECKING:
     from specq.evals.describe import Description
     from specq.experiment.plan import Plan
     from specq.experiment.schema import Experiment
+    from specq.load.running import measure_load, resume_load  # noqa: F401
     from specq.quantize.artifact import Artifact
     from specq.quantize.audited import QuantAudit
     from specq.quantize.recipes import Recipe
     from specq.report import Report, Run
     from specq.run.catalog import RunSummary
     from specq.run.runner import OnProgress
+
+
+def __getattr__(name: str) -> Any:
+    # What puts a server under load computes with numpy, which the other commands answer without.
+    if name in ("measure_load", "resume_load"):
+        from specq.load import running
+
+        return getattr(running, name)
+    raise AttributeError(f"module 'specq.api' has no attribute {name!r}")
 
 
 def load_experiment(file: Path | str, overrides: Sequence[str] = (), *, smoke: bool = False) -> Experiment:

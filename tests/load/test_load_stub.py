@@ -77,8 +77,6 @@ def test_an_open_loop_or_a_trace_sends_other_requests(url: str, tmp_path: Path) 
     found = loaded(url, tmp_path, concurrency=(), rate=[200.0], requests=10, warm_up=2)
     steady = [row for row in lines(found) if row.phase == "steady"]
     assert len(steady) == 10
-    dues = [row.due_at_s for row in steady]
-    assert dues == sorted(dues)
     assert all(row.sent_at_s >= row.due_at_s for row in steady)
     log = tmp_path / "log.jsonl"
     asks = [

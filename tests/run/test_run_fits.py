@@ -76,6 +76,7 @@ def test_a_graph_is_compiled_again_inside_a_sample(k: int, longest: int) -> None
         plain={"a": "baseline#1"},
         sampling=lambda prompt, repeat: Sampling(max_new_tokens=4),
         fitting=lambda tokens: tokens,
+        fixed_length=lambda tokens: Sampling(max_new_tokens=tokens, ignore_eos=True),
     )
     decoder: Any = Compiles()
     measure._warm_up(job, {"a": decoder})

@@ -64,6 +64,7 @@ def test_a_lossy_draft_waits_for_a_proof_or_takes_over(through_loop: bool) -> No
         drafts={"fast#1": lossy, "fast+w4#1": lossy, "lookup#1": DraftSpec(method="lookup", k=4)},
         targets={"fast#1": TargetSpec(), "fast+w4#1": TargetSpec(recipe="w4.toml"), "lookup#1": TargetSpec()},
         store=SimpleNamespace(info={"config": {"evals": table}}),
+        experiment=SimpleNamespace(engine=SimpleNamespace(is_server=False)),
     )
     nothing = SimpleNamespace(records=())
 

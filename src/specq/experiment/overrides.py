@@ -16,6 +16,7 @@ LISTS: dict[Path, str] = {
     ("evals",): '[{name="mine", items="my-items.jsonl", metric="contains"}]',
     ("arms", "run"): '["each"]',
     ("workload", "stop"): '["END"]',
+    ("engine", "args"): '["--enforce-eager"]',
 }
 _LONGEST = 40
 # Text that opens like this was meant as TOML; taking it as a bare word would hide a missing bracket or quote.
