@@ -81,16 +81,14 @@ def _write_page(file: Path, found: Cost) -> None:
     """Write the page, whole or not at all.
 
     Raises:
-        ConfigError: the file cannot be written.
+        ConfigError: there is no such folder. DiskFull, RunFolderError: the file cannot be written.
     """
+    from specq.core import jsonl
     from specq.lab import cost_page
 
-    part = file.with_name(f"{file.name}.part")
-    try:
-        part.write_text(cost_page.render(found), encoding="utf-8")
-        part.replace(file)
-    except OSError as error:
-        raise ConfigError(f"{file}: cannot be written ({error.strerror}); type --page price.html") from error
+    if not file.parent.is_dir():
+        raise ConfigError(f"{file}: cannot be written (no such folder); type --page price.html")
+    jsonl.write_text_whole(file, cost_page.render(found))
 
 
 _PER_CENT = re.compile(r"([\d.]+) ?%")

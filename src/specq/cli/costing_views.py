@@ -12,21 +12,10 @@ from specq.lab import cost
 from specq.lab.cost_answer import AnswerPrice
 from specq.lab.cost_found import Cost
 from specq.lab.cost_time import HOURS_A_MONTH, BreakEven, Hosted
-from specq.lab.cost_words import amount, count, hours, percent, price, seconds
+from specq.lab.cost_words import LEVERS, TOKENS, amount, count, hours, percent, price, seconds
 from specq.report.tables import Grid, Paragraph
 from specq.report.words import NOTHING, number, ratio, share
 
-_TOKENS = {
-    "input": "prompt, not cached",
-    "cache_write": "prompt, written",
-    "cached": "prompt, cached",
-    "output": "output",
-}
-_LEVERS = {
-    "half_prompt": "half the prompt",
-    "prompt_40_less": "40 % less prompt",
-    "half_output": "half the output",
-}
 _WAYS = {"tokens": "by tokens", "busy_hours": "by busy hours", "rented": "by whole machines"}
 
 
@@ -88,7 +77,7 @@ def _bill(found: Cost) -> Iterator[RenderableType]:
 
     rows = [
         (
-            _TOKENS[row.name],
+            TOKENS[row.name],
             count(row.tokens),
             of(row.tokens, bill.tokens),
             price(row.price),
@@ -135,8 +124,8 @@ def _savings(found: Cost) -> Iterator[RenderableType]:
 
 
 def _lever(name: str, found: Cost, uncached: bool) -> str:
-    if name in _LEVERS:
-        return _LEVERS[name]
+    if name in LEVERS:
+        return LEVERS[name]
     now = "" if uncached or not found.workload.cached_share else f" (now {percent(found.workload.cached_share)})"
     return f"a {share(cost.HIT_RATE)} hit rate{now}"
 
@@ -176,7 +165,7 @@ def _hosted(found: Cost) -> Iterator[RenderableType]:
         return
     rows = [
         (
-            _TOKENS[row.name],
+            TOKENS[row.name],
             count(row.tokens),
             hours(row.hours),
             price(row.price),

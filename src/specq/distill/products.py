@@ -10,6 +10,7 @@ from pathlib import Path
 
 import torch
 
+from specq.core import jsonl
 from specq.core.clock import now
 from specq.distill.loss import CHUNK, Head
 
@@ -41,9 +42,7 @@ def chosen(head: Head, folder: Path) -> Head:
         wide = head.weight.dtype != torch.float32 and FASTER * seconds(head, torch.float32) < seconds(
             head, head.weight.dtype
         )
-        part = note.with_suffix(".part")
-        part.write_text("float32" if wide else str(head.weight.dtype).removeprefix("torch."), encoding="ascii")
-        part.replace(note)
+        jsonl.write_text_whole(note, "float32" if wide else str(head.weight.dtype).removeprefix("torch."))
     if not wide or head.weight.dtype == torch.float32:
         return head
     return Head(weight=head.weight.float(), bias=None if head.bias is None else head.bias.float())

@@ -15,20 +15,12 @@ from typing import Any
 
 from specq.lab import cost
 from specq.lab.cost_found import Cost
-from specq.lab.cost_words import amount, count, hours, price, seconds
-from specq.report.page_text import foreign
+from specq.lab.cost_words import LEVERS, TOKENS, amount, count, hours, price, seconds
+from specq.report.templates import style, template
 from specq.report.words import NOTHING, number, share
 
-NAMES = {
-    "input": "prompt, not cached",
-    "cache_write": "prompt, written",
-    "cached": "prompt, cached",
-    "output": "output",
-    "half_prompt": "half the prompt",
-    "prompt_40_less": "40 % less prompt",
-    "half_output": "half the output",
-    "hit_rate_60": "a 60 % hit rate",
-}
+TEMPLATE = Path(__file__).parent / "cost_page.html.jinja"
+NAMES = {**TOKENS, **LEVERS, "hit_rate_60": f"a {share(cost.HIT_RATE)} hit rate"}
 _REACH = 4
 """How many times its value a slider reaches to."""
 
@@ -51,19 +43,9 @@ class Slider:
 
 def render(found: Cost) -> str:
     """The page; its tables stand in it as the command prints them, so that it can be read without scripts too."""
-    from jinja2 import Environment, FileSystemLoader, StrictUndefined
-
-    environment = Environment(
-        loader=FileSystemLoader(Path(__file__).parent),
-        autoescape=True,
-        undefined=StrictUndefined,
-        trim_blocks=True,
-        lstrip_blocks=True,
-    )
-    environment.filters |= {"foreign": foreign, "typed": lambda value: f"{value:.12g}"}
-    return environment.get_template("cost_page.html.jinja").render(
-        css=_beside("../report/page.css"),
-        script=_beside("cost_page.js"),
+    return template(TEMPLATE).render(
+        css=style(),
+        script=_script(),
         said=[*_sources(found), *found.warnings, *(f"With the values given: {note}" for note in found.notes)],
         currency=found.currency,
         sliders=list(sliders(found)),
@@ -181,5 +163,5 @@ def _json(value: Any) -> str:
 
 
 @cache
-def _beside(name: str) -> str:
-    return (Path(__file__).parent / name).read_text(encoding="utf-8")
+def _script() -> str:
+    return TEMPLATE.with_name("cost_page.js").read_text(encoding="utf-8")

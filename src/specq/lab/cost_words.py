@@ -4,6 +4,17 @@ from __future__ import annotations
 
 from specq.report.words import NOTHING, number
 
+TOKENS = {
+    "input": "prompt, not cached",
+    "cache_write": "prompt, written",
+    "cached": "prompt, cached",
+    "output": "output",
+}
+LEVERS = {
+    "half_prompt": "half the prompt",
+    "prompt_40_less": "40 % less prompt",
+    "half_output": "half the output",
+}
 WHOLE_FROM = 1000.0
 """From here on cents say nothing."""
 

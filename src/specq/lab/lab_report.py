@@ -37,7 +37,7 @@ def html(found: Lab) -> str:
     answer = NO_ANSWER if found.deliverable is None else found.deliverable.paragraph
 
     def part(ident: str, title: str, charts: list[Chart | None], *titles: str) -> Part:
-        own = tuple(left.pop(one) for one in titles if one in left)
+        own = page.take(left, titles)
         return Part(ident=ident, title=title, charts=tuple(one for one in charts if one is not None), sections=own)
 
     two, deep, cache, batch = found.halves, found.context, found.cache, found.batch
@@ -65,4 +65,4 @@ def html(found: Lab) -> str:
 
 def _origin(found: Lab) -> tuple[Section, ...]:
     """run.json, value by value."""
-    return (Section(title="run.json", columns=("key", "value"), rows=tuple(page_origin.flat(found.info))),)
+    return page_origin.tables([("run.json", found.info)])

@@ -10,10 +10,9 @@ from specq.load import charts
 from specq.load.found import Found
 from specq.load.sections import FIRST, sections
 from specq.load.words import answer
-from specq.report import markdown
+from specq.report import markdown, page_origin
 from specq.report import page as pages
 from specq.report.page import Part
-from specq.report.page_origin import flat
 from specq.report.section import Section
 
 CURVE = ("Throughput and latency", "Latencies", "By tag", "Failures", "Answers against the schema")
@@ -48,12 +47,17 @@ def render(found: Found) -> str:
     ratios = drawn.pop("load-ratio", None)
     gaps = drawn.pop("load-gaps", None)
     parts = [
-        Part(ident="curve", title="Throughput and latency", charts=tuple(drawn.values()), sections=_take(left, CURVE)),
+        Part(
+            ident="curve",
+            title="Throughput and latency",
+            charts=tuple(drawn.values()),
+            sections=pages.take(left, CURVE),
+        ),
         Part(
             ident="versus",
             title="One server against the other",
             charts=() if ratios is None else (ratios,),
-            sections=(*versus, *_take(left, DRAFTS)),
+            sections=(*versus, *pages.take(left, DRAFTS)),
         ),
         Part(
             ident="pauses",
@@ -64,18 +68,10 @@ def render(found: Found) -> str:
         Part(ident="machine", title="Machine and method", sections=tuple(left.values())),
         Part(ident="origin", title="Where these numbers come from", sections=_origin(found.info), closed=True),
     ]
-    return pages.document(question, facts[:-1], answer(found), [part for part in parts if not part.empty], first=first)
-
-
-def _take(left: dict[str, Section], titles: tuple[str, ...]) -> tuple[Section, ...]:
-    return tuple(left.pop(title) for title in titles if title in left)
+    return pages.document(question, facts[:-1], answer(found), parts, first=first)
 
 
 def _origin(info: Mapping[str, Any]) -> tuple[Section, ...]:
     parts = {"Asked": "asked", "Given": "given", "Servers": "servers", "Hashes": "sha256"}
     parts["Machine and versions"] = "provenance"
-    made = [
-        Section(title=title, columns=("key", "value"), rows=tuple(flat(info.get(name))))
-        for title, name in parts.items()
-    ]
-    return tuple(section for section in made if section.rows)
+    return page_origin.tables((title, info.get(name)) for title, name in parts.items())

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cache
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from specq.report import charts, charts_front, charts_pareto, forecast_charts, forecast_layout, page_flips, page_origin
 from specq.report.assemble import Report
@@ -14,13 +13,12 @@ from specq.report.charts_canvas import Chart
 from specq.report.evals import EvalReport
 from specq.report.layout import heading, sections
 from specq.report.page_flips import FlipTable
-from specq.report.page_text import CELL, LINE, foreign, label
+from specq.report.page_text import CELL, LINE
 from specq.report.section import Section
+from specq.report.templates import style, template
 from specq.report.verdict import Verdict
 
-if TYPE_CHECKING:
-    from jinja2 import Template
-
+TEMPLATE = Path(__file__).parent / "page.html.jinja"
 ANSWER, FIRST = ("Verdicts", "Recommendation"), "Read this first"
 # Which sections stand under which heading of the page; what is named nowhere comes last.
 SPEED = (
@@ -80,7 +78,7 @@ def document(
     """
     shown = [part for part in parts if not part.empty]
     given = {"question": question, "facts": facts, "answer": answer, "verdicts": verdicts, "first": first}
-    return _template().render(**given, parts=shown, css=_style(), line=LINE, cell=CELL)
+    return template(TEMPLATE).render(**given, parts=shown, css=style(), line=LINE, cell=CELL)
 
 
 def _parts(report: Report, left: dict[str, Section]) -> list[Part]:
@@ -90,25 +88,25 @@ def _parts(report: Report, left: dict[str, Section]) -> list[Part]:
             ident="front",
             title="Speed, memory and quality together",
             charts=front,
-            sections=_take(left, ("Front",)),
+            sections=take(left, ("Front",)),
         ),
         Part(
             ident="speed",
             title="Speed-ups and latency",
             charts=_drawn(charts.speedups(report)),
-            sections=_take(left, SPEED),
+            sections=take(left, SPEED),
         ),
         Part(
-            ident="time", title="Where time goes", charts=_drawn(charts.token_time(report)), sections=_take(left, STEPS)
+            ident="time", title="Where time goes", charts=_drawn(charts.token_time(report)), sections=take(left, STEPS)
         ),
-        Part(ident="drafts", title="Drafts", charts=_drawn(charts.survival(report)), sections=_take(left, DRAFTS)),
+        Part(ident="drafts", title="Drafts", charts=_drawn(charts.survival(report)), sections=take(left, DRAFTS)),
     ]
     found.append(
         Part(
             ident="forecast",
             title="Forecast",
             charts=forecast_charts.pictures(report.forecast),
-            sections=_take(left, forecast_layout.TITLES),
+            sections=take(left, forecast_layout.TITLES),
         )
     )
     flips = page_flips.tables(report)
@@ -120,7 +118,7 @@ def _parts(report: Report, left: dict[str, Section]) -> list[Part]:
 
 
 def _quality(one: EvalReport, ident: str, left: dict[str, Section], flips: Sequence[FlipTable]) -> Part:
-    before = _take(left, [f"{kind}: {one.name}" for kind in ("Quality", "Quality by tag")])
+    before = take(left, [f"{kind}: {one.name}" for kind in ("Quality", "Quality by tag")])
     # The table of flips holds what this section names a few of.
     examples = left.pop(f"Flips: {one.name}", None)
     return Part(
@@ -130,7 +128,7 @@ def _quality(one: EvalReport, ident: str, left: dict[str, Section], flips: Seque
         sections=before if flips or examples is None else (*before, examples),
         flips=tuple(flips),
         score=lambda value: page_flips.score(value, one),
-        after=_take(left, [f"Guards: {one.name}"]),
+        after=take(left, [f"Guards: {one.name}"]),
     )
 
 
@@ -139,26 +137,10 @@ def _origin(report: Report, info: Mapping[str, Any]) -> Part:
     return Part(ident="origin", title="Where these numbers come from", sections=found, closed=True)
 
 
-def _take(left: dict[str, Section], titles: Sequence[str]) -> tuple[Section, ...]:
+def take(left: dict[str, Section], titles: Sequence[str]) -> tuple[Section, ...]:
+    """The sections of these titles, taken out of those that are left."""
     return tuple(left.pop(title) for title in titles if title in left)
 
 
 def _drawn(chart: Chart | None) -> tuple[Chart, ...]:
     return () if chart is None else (chart,)
-
-
-@cache
-def _template() -> Template:
-    from jinja2 import Environment, FileSystemLoader, StrictUndefined
-
-    loader = FileSystemLoader(Path(__file__).parent)
-    environment = Environment(
-        loader=loader, autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True
-    )
-    environment.filters |= {"foreign": foreign, "label": label}
-    return environment.get_template("page.html.jinja")
-
-
-@cache
-def _style() -> str:
-    return (Path(__file__).parent / "page.css").read_text(encoding="utf-8")

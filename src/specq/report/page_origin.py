@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 from specq.report.assemble import Report
@@ -32,6 +32,11 @@ def origin(report: Report, info: Mapping[str, Any]) -> tuple[Section, ...]:
         ("Evaluation sets", info.get("evals")),
         ("Quantized for this run", info.get("quantized")),
     )
+    return tables(parts)
+
+
+def tables(parts: Iterable[tuple[str, Any]]) -> tuple[Section, ...]:
+    """A table of keys and values of each title that has some."""
     made = (Section(title=title, columns=("key", "value"), rows=tuple(flat(found))) for title, found in parts)
     return tuple(section for section in made if section.rows)
 

@@ -7,6 +7,7 @@ says nothing.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -75,7 +76,13 @@ def _weights(info: Info) -> Iterator[str]:
 
 def _packages(info: Info) -> Iterator[str]:
     provenance = info.get("provenance") or {}
-    then, now = provenance.get("packages") or {}, package_versions()
+    then, now = provenance.get("packages") or {}, _installed()
     changed = [f"{name} {then[name]} -> {now.get(name)}" for name in then if then[name] != now.get(name)]
     if changed:
         yield ", ".join(changed)
+
+
+@cache
+def _installed() -> Mapping[str, str | None]:
+    """Read once for a whole list of runs."""
+    return package_versions()

@@ -23,8 +23,8 @@ from specq.engines.served.request import Asked
 METRICS = "/metrics"
 _LISTS = "/v1/models"
 _NAMED_SHOWN = 5
-# Kinds whose requests have a switch against caches of earlier prompts, which leaves the prompt as it is.
-_SWITCHED = ("vllm", "llamacpp", "sglang")
+# Kinds that serve one model, loaded from a path or a hub id.
+_ONE_MODEL = ("vllm", "llamacpp", "sglang")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -139,11 +139,6 @@ class Session:
         """Whether requests must say that no cache may serve them; mlx_lm.server is started without one."""
         return self.attached or self.kind.NAME != mlx_lm.NAME
 
-    @property
-    def alters_prompts(self) -> bool:
-        """Whether a cold prompt has a nonce before it, so that it is not quite the prompt."""
-        return not self.served.prefix_cache and self.needs_cold and self.kind.NAME not in _SWITCHED
-
     def scrape(self) -> str | None:
         """The text of the server's /metrics; None where it has none."""
         answers, _ = control.ask(self.url, (METRICS,), key_env=self.where.key_env)
@@ -164,7 +159,7 @@ class Session:
         # llama.cpp answers whatever name it is given.
         if not names or self.model in names or self.kind.NAME == "llamacpp":
             return
-        if self.served.name is None and len(names) == 1 and self.kind.NAME in _SWITCHED:
+        if self.served.name is None and len(names) == 1 and self.kind.NAME in _ONE_MODEL:
             # What is loaded here for its tokens has a path, and over there another one.
             self.model = names[0]
             return
