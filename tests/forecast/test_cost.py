@@ -136,3 +136,13 @@ def test_a_slow_draft_after_a_lookup_that_can_win_is_called_hopeless() -> None:
     assert found.ceiling(4) == pytest.approx(5 / 1.25)
     assert found.why_hopeless(4) == ""
     assert [name for name, _ in cost.named({"d": found, "e": DRAFTED})] == ["d", "d, copied", "e"]
+
+
+def test_no_step_is_cheaper_than_a_plain_one_at_any_context() -> None:
+    near = curve(point(0, 0.05, 0.4), point(1, 0.1, 0.7), point(4, 0.4, 2.0), plain_s=1.0, context=100)
+    far = curve(point(1, 0.2, 1.1), point(4, 0.8, 4.0), plain_s=1.5, context=300)
+    alone, both = near.parts(4), deep(near, far).parts(4, [100, 200, 300])
+    assert alone["verify"][:2] == pytest.approx([1.0, 1.0])
+    assert alone["draft"][0] == pytest.approx(0.05)
+    assert both["verify"][:, 0] == pytest.approx([1.0, 1.25, 1.5])
+    assert (sum(both.values()) >= deep(near, far).plain_s([100, 200, 300])[:, None]).all()

@@ -63,7 +63,8 @@ class Curve:
         """Seconds of "draft", "verify" and "rest" for 0 .. most proposals, [most + 1] each.
 
         Between measured points on a line, beyond the last one on the line of the last two. A step that proposes
-        nothing costs a plain step where none was seen.
+        nothing passes over one token as a plain step does, so that it costs one and what finding no proposal took.
+        No step costs less than a plain one: it reads the same weights.
 
         With `contexts` [T], the tokens before each of T steps, [T, most + 1] each: between measured contexts on a line,
         outside of them as at the nearest one.
@@ -76,7 +77,7 @@ class Curve:
             }
         own = [_deeper(self.depths[0], depth, most) for depth in self.depths]
         weights = self._weights(contexts)
-        return {name: np.maximum(weights @ np.array([each[name] for each in own]), 0.0) for name in own[0]}
+        return {name: weights @ np.array([each[name] for each in own]) for name in own[0]}
 
     def copied_parts(self, most: int, contexts: Sequence[int] | np.ndarray | None = None) -> dict[str, np.ndarray]:
         """As `parts`, of a step whose proposals a lookup copied, in plain steps of this curve.
@@ -169,9 +170,8 @@ def grid(most: int) -> tuple[int, ...]:
 
 
 def _parts(plain: Point, measured: Sequence[Point], most: int) -> dict[str, np.ndarray]:
-    points = list(measured)
-    if not points or points[0].proposed:
-        points.insert(0, replace(plain, draft_s=0.0))
+    idle = [one.draft_s for one in measured if one.proposed == 0]
+    points = [replace(plain, draft_s=max(idle, default=0.0)), *(one for one in measured if one.proposed)]
     at, wanted = np.array([point.proposed for point in points], dtype=float), np.arange(most + 1.0)
     found = {}
     for name in ("draft", "verify", "rest"):
@@ -181,7 +181,13 @@ def _parts(plain: Point, measured: Sequence[Point], most: int) -> dict[str, np.n
             slope = (seconds[-1] - seconds[-2]) / (at[-1] - at[-2])
             line = np.where(wanted > at[-1], seconds[-1] + slope * (wanted - at[-1]), line)
         found[name] = line
-    return found
+    return _no_less(found, plain)
+
+
+def _no_less(parts: Mapping[str, np.ndarray], plain: Point) -> dict[str, np.ndarray]:
+    """Parts of steps of which none is cheaper than a plain one, which would be noise."""
+    least = {"draft": 0.0, "verify": plain.verify_s, "rest": plain.rest_s}
+    return {name: np.maximum(seconds, least[name]) for name, seconds in parts.items()}
 
 
 def _deeper(first: Curve, depth: Curve, most: int) -> dict[str, np.ndarray]:
@@ -195,7 +201,7 @@ def _deeper(first: Curve, depth: Curve, most: int) -> dict[str, np.ndarray]:
         _parts(curve.plain, [one for one in curve.points if one.proposed in both], most) for curve in (first, depth)
     )
     whole = _parts(first.plain, first.points, most)
-    return {name: whole[name] + there[name] - here[name] for name in whole}
+    return _no_less({name: whole[name] + there[name] - here[name] for name in whole}, depth.plain)
 
 
 def _between(seen: Sequence[Point], parts: dict[str, np.ndarray], context: int) -> Point:

@@ -160,6 +160,10 @@ def _cells(name: str, pairs: Sequence[Paired], most: int, seconds: Seconds | Non
     weights = np.vstack([np.ones(len(tokens)), drawn])
     steps = between.summed(texts, np.ones(most + 1))
     paid = None if seconds is None else between.summed(texts, seconds.steps(name, most))
+    reach = None
+    if seconds is not None:
+        # A text of one step that may propose anything: what the seconds alone allow.
+        reach = predict.limits([(seconds.steps(name, most)[None], np.array([seconds.plain]))], error=0.0)
     found = []
     for row, rule in enumerate(EXACT_RULES):
         for k in range(1, most + 1):
@@ -167,23 +171,29 @@ def _cells(name: str, pairs: Sequence[Paired], most: int, seconds: Seconds | Non
             found.append(
                 Replayed(
                     cell=Cell(draft=name, k=k, rule=rule),
-                    tokens_per_step=_span(tokens, steps[0][at], steps[1][at], weights),
+                    tokens_per_step=_span(tokens, steps[0][at], steps[1][at], weights, (1.0, k + 1.0)),
                     speedup=None
-                    if paid is None or seconds is None
-                    else _span(tokens * seconds.plain, paid[0][at], paid[1][at], weights),
+                    if paid is None or seconds is None or reach is None
+                    else _span(tokens * seconds.plain, paid[0][at], paid[1][at], weights, reach[k]),
                 )
             )
     return found
 
 
-def _span(above: np.ndarray, least: np.ndarray, greatest: np.ndarray, weights: np.ndarray) -> Span:
+def _span(
+    above: np.ndarray,
+    least: np.ndarray,
+    greatest: np.ndarray,
+    weights: np.ndarray,
+    within: Sequence[float] | np.ndarray,
+) -> Span:
     """The pooled ratio of what texts have to what they cost; the most cost makes the least of it."""
     worst, best = ((weights @ above) / (weights @ below) for below in (greatest, least))
     return Span(
         least=float(worst[0]),
         greatest=float(best[0]),
-        low=predict.bounds(worst, len(above))[0],
-        high=predict.bounds(best, len(above))[1],
+        low=predict.ends(predict.resampled(worst, len(above), within), len(above))[0],
+        high=predict.ends(predict.resampled(best, len(above), within), len(above))[1],
     )
 
 

@@ -31,9 +31,10 @@ class Forecast:
     """What is expected of a cell; intervals are 95 %, over prompts and over the spread of the cost curve.
 
     `tokens_per_step` and `speedup` (of tpot_s, over plain decoding) are pooled over prompts. `p_faster` is the share of
-    resamples in which it is faster than plain decoding, `slower_prompts` the share of prompts that it slows down, and
-    `regret` the mean share of time lost against the best cell, over resamples (plain decoding is a cell too). The
-    seconds are those of a step in the middle of the curve; with a lookup before the draft, of a step that it drafts.
+    resamples, as wide as the interval, in which it is faster than plain decoding, `slower_prompts` the share of prompts
+    that it slows down, and `regret` the mean share of time lost against the best cell, over resamples (plain decoding
+    is a cell too). The seconds are those of a step in the middle of the curve; with a lookup before the draft, of a
+    step that it drafts.
     """
 
     cell: Cell
@@ -112,6 +113,7 @@ def rank(
     weights = np.vstack([np.ones(len(tokens)), drawn])
     begins: Sequence[int | None] = [None] * len(tokens) if prompt_tokens is None else prompt_tokens
     cells, times, rows, plains = [], [], [], []
+    reach: dict[str, np.ndarray] = {}
     for name, some in texts.items():
         curve, most = curves[name], max(ks)
         costs = [step_costs(one, curve, most, start) for one, start in zip(some, begins, strict=True)]
@@ -119,6 +121,7 @@ def rank(
         base = np.array([plain[1:].sum() for _, plain in costs])
         plains.append(base.sum() / tokens.sum())
         counts = replay.steps(some, most)
+        reach[name] = limits(costs, curve_error(curve))
         error = np.exp(rng.normal(0.0, curve_error(curve), size=resamples + 1))
         error[0] = 1.0
         for rule in rules:
@@ -136,7 +139,8 @@ def rank(
     made = []
     for cell, share, (per_prompt, steps, variance) in zip(cells, shares, rows, strict=True):
         curve = curves[cell.draft]
-        low, high = bounds(1 / share, count)
+        speeds = resampled(1 / share, count, reach[cell.draft][cell.k])
+        low, high = ends(speeds, count)
         parts = curve.parts(cell.k)
         made.append(
             Forecast(
@@ -147,7 +151,7 @@ def rank(
                 low=low,
                 high=high,
                 tokens_per_s=float(1 / (share[0] * plain)),
-                p_faster=float((share[1:] < 1).mean()) if count > 1 else float("nan"),
+                p_faster=float((speeds > 1).mean()) if count > 1 else float("nan"),
                 # As fast as plain decoding is not slower, however its sum was rounded.
                 slower_prompts=float((per_prompt > tokens * (1 + 1e-9))[written].mean()),
                 regret=float((share[1:] / best[1:] - 1).mean()),
@@ -225,20 +229,45 @@ def curve_error(curve: Curve) -> float:
 
     They are medians of n steps, of a spread that is 0.67 of a standard deviation.
     """
-    points = [*curve.points, *(() if curve.copies is None else curve.copies.points)]
-    parts = [curve.plain, *(point for point in points if point.proposed)]
+    parts = [curve.plain, *curve.points, *(() if curve.copies is None else curve.copies.points)]
     worst = max(1.2533 * point.spread / 0.6745 / np.sqrt(point.n) for point in parts)
     return float(np.sqrt(2) * worst)
 
 
-def bounds(values: np.ndarray, prompts: int) -> tuple[float | None, float | None]:
-    """The interval of values[0] from its resamples, as much wider as Student's t is than the normal law."""
-    if prompts < 2:
-        return None, None
+def limits(costs: Sequence[tuple[np.ndarray, np.ndarray]], error: float) -> np.ndarray:
+    """The least and the greatest speed-up that steps of these costs can give, [most + 1, 2], for k = 0 .. most.
+
+    The least is that of the dearest step up to k with all its proposals wrong, the greatest that of the best one with
+    all of them right, or of a step that proposes nothing. `costs` are those of `step_costs`, of each text; `error` is
+    that of the curve, whose 95 % are allowed for.
+    """
+    shares = np.concatenate([plain[:, None] / seconds for seconds, plain in costs])
+    least = np.minimum.accumulate(shares.min(axis=0))
+    greatest = np.maximum.accumulate((shares * np.arange(1, shares.shape[1] + 1)).max(axis=0))
+    off = np.exp(1.96 * error)
+    return np.stack([least / off, np.maximum(1.0, greatest) * off], axis=1)
+
+
+def resampled(values: np.ndarray, prompts: int, within: Sequence[float] | np.ndarray = (0.0, np.inf)) -> np.ndarray:
+    """The resamples of values[0] from values[1:], as much wider as Student's t is than the normal law, in logarithms.
+
+    What would lie outside of the least and the greatest that is possible, `within`, lies there.
+    """
     from scipy.special import ndtri, stdtrit
 
+    if prompts < 2:
+        return values[1:]
     tail = (1 - LEVEL) / 2
     wider = stdtrit(prompts - 1, tail) / ndtri(tail) * np.sqrt(prompts / (prompts - 1))
     middle = np.log(values[0])
-    low, high = np.exp(middle + wider * (np.quantile(np.log(values[1:]), [tail, 1 - tail]) - middle))
+    spread: np.ndarray = np.exp(middle + wider * (np.log(values[1:]) - middle))
+    return np.clip(spread, *within)
+
+
+def ends(spread: np.ndarray, prompts: int) -> tuple[float | None, float | None]:
+    """The interval that holds `LEVEL` of resamples, None where one prompt tells nothing of others."""
+    if prompts < 2:
+        return None, None
+    tail = (1 - LEVEL) / 2
+    low, high = np.quantile(spread, [tail, 1 - tail])
     return float(low), float(high)

@@ -17,7 +17,7 @@ import numpy as np
 from specq.core.types import Prompt
 from specq.forecast import replay
 from specq.forecast.cost import Curve
-from specq.forecast.predict import RESAMPLES, Cell, Forecast, bounds, curve_error, step_costs
+from specq.forecast.predict import RESAMPLES, Cell, Forecast, curve_error, ends, limits, resampled, step_costs
 from specq.forecast.replay import Copied, Traced
 
 By = Literal["tag", "entropy", "context", "position"]
@@ -64,6 +64,15 @@ class _Sums:
     emitted: np.ndarray
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Noise:
+    """What an interval is made with: the curve's own error, the limits that its seconds allow, and resamples."""
+
+    error: float
+    within: np.ndarray
+    resamples: int
+
+
 def strata(
     forecast: Forecast,
     texts: Sequence[Traced | Copied],
@@ -86,7 +95,8 @@ def strata(
         resamples: of the same.
     """
     cell = forecast.cell
-    sums = [_along(one, curve, cell, len(prompt.ids)) for one, prompt in zip(texts, prompts, strict=True)]
+    costs = [step_costs(one, curve, cell.k, len(prompt.ids)) for one, prompt in zip(texts, prompts, strict=True)]
+    sums = [_along(one, cell, *own) for one, own in zip(texts, costs, strict=True)]
     per_prompt = np.array([[one.steps.sum(), one.seconds.sum(), one.plain.sum(), one.emitted.sum()] for one in sums])
     written = per_prompt[:, 3] > 0
     length = [len(prompt.ids) + len(text) for prompt, text in zip(prompts, texts, strict=True)]
@@ -98,14 +108,15 @@ def strata(
             for name, mask in _parted(np.array(length, dtype=float), written, "{:.0f}", "tokens")
         ),
     ]
-    error, rng = curve_error(curve), np.random.default_rng(seed)
-    found = [_stratum(by, name, int(mask.sum()), per_prompt[mask], error, rng, resamples) for by, name, mask in groups]
+    noise = _Noise(error=curve_error(curve), within=limits(costs, curve_error(curve))[cell.k], resamples=resamples)
+    rng = np.random.default_rng(seed)
+    found = [_stratum(by, name, int(mask.sum()), per_prompt[mask], noise, rng) for by, name, mask in groups]
     places = []
     for place, name in enumerate(_PLACES):
         own = np.array([_third(one, place) for one in sums])
         tokens = sum(int((_thirds(len(one.steps)) == place).sum()) for one in sums)
         if (begun := own[:, 0] > 0).any():
-            places.append(_stratum("position", name, tokens, own[begun], error, rng, resamples))
+            places.append(_stratum("position", name, tokens, own[begun], noise, rng))
     found += places if len(places) > 1 else []
     return Strata(cell=cell, parts=tuple(found), said=tuple(said(forecast, found)))
 
@@ -133,9 +144,8 @@ def said(forecast: Forecast, parts: Sequence[Stratum]) -> list[str]:
     return found
 
 
-def _along(text: Traced | Copied, curve: Curve, cell: Cell, prompt_tokens: int) -> _Sums:
+def _along(text: Traced | Copied, cell: Cell, costs: np.ndarray, plain: np.ndarray) -> _Sums:
     starts = replay.starts(text, cell.rule, cell.k)
-    costs, plain = step_costs(text, curve, cell.k, prompt_tokens)
     at = np.arange(len(text))
     # A step that accepts N tokens emits N + 1: each has a plain step of its own, at its own context.
     saved = np.zeros(len(text))
@@ -149,18 +159,18 @@ def _along(text: Traced | Copied, curve: Curve, cell: Cell, prompt_tokens: int) 
     )
 
 
-def _stratum(
-    by: By, name: str, n: int, rows: np.ndarray, error: float, rng: np.random.Generator, resamples: int
-) -> Stratum:
+def _stratum(by: By, name: str, n: int, rows: np.ndarray, noise: _Noise, rng: np.random.Generator) -> Stratum:
     """From steps, seconds, plain seconds and tokens of each prompt, [prompts, 4]."""
     steps, seconds, plain, emitted = rows.sum(axis=0)
     prompts = len(rows)
     low, high, p_faster = None, None, None
     if prompts >= FEWEST:
-        weights = rng.multinomial(prompts, np.full(prompts, 1 / prompts), size=resamples)
-        shares = np.exp(rng.normal(0.0, error, size=resamples)) * (weights @ rows[:, 1]) / (weights @ rows[:, 2])
-        low, high = bounds(np.append(plain / seconds, 1 / shares), prompts)
-        p_faster = float((shares < 1).mean())
+        weights = rng.multinomial(prompts, np.full(prompts, 1 / prompts), size=noise.resamples)
+        errors = np.exp(rng.normal(0.0, noise.error, size=noise.resamples))
+        shares = errors * (weights @ rows[:, 1]) / (weights @ rows[:, 2])
+        speeds = resampled(np.append(plain / seconds, 1 / shares), prompts, noise.within)
+        low, high = ends(speeds, prompts)
+        p_faster = float((speeds > 1).mean())
     return Stratum(
         by=by,
         name=name,
