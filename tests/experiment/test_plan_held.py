@@ -69,8 +69,8 @@ def test_a_head_that_is_laid_out_beside_its_embedding_is_not_counted(
     told = HFEngine(device="cpu", dtype=dtype).open(str(folder)).describe()
     assert target.weight_bytes == pytest.approx(told["weight_bytes"], abs=BUFFERS)
     assert target.bytes_per_token() == told["bytes_per_token"]
-    packs = tied and dtype == "bfloat16" and dense.repacks("bfloat16", "cpu")
-    head = target.facts.vocab * target.facts.hidden * 2
+    packs = tied and dense.repacks(told["dtype"], "cpu")
+    head = target.facts.vocab * target.facts.hidden * (4 if told["dtype"] == "float32" else 2)
     assert target.held.copy_bytes == head * packs
 
 

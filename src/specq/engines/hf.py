@@ -41,7 +41,7 @@ DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16, "float16": torch
 class HFEngine:
     """Opens models. Device "auto" takes cuda, then mps, then cpu; dtype "auto" takes the model's own.
 
-    `packed` lays bfloat16 weights out for the CPU's kernels once (same numbers, faster);
+    `packed` lays weights out for the CPU's kernels once (faster, see quantize.dense);
     `device_map` "auto" spreads a model over devices through accelerate. `compile` decodes through compiled
     graphs of fixed row counts. `crossovers` are the row counts that packed layers hand passes over at, as far as
     they are known; this engine measures each of the others once.

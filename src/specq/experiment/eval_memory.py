@@ -126,5 +126,8 @@ def _proof(experiment: Experiment, group: Sequence[Load], asked: Sequence[Planne
 
 
 def _in(model: PlannedModel, dtype: str) -> Place:
-    """Where a model is held in another dtype; the CPU's own layouts are for bfloat16."""
-    return replace(model.place, dtype=dtype, repacks=model.place.repacks and dtype == model.place.dtype)
+    """Where a model is held in another dtype, which the CPU may or may not have a layout of its own for."""
+    from specq.quantize import dense
+
+    place = model.place
+    return replace(place, dtype=dtype, repacks=place.engine == "hf" and dense.repacks(dtype, place.device))

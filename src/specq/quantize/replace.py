@@ -86,7 +86,7 @@ class Swap:
         plain = old if dequantized and isinstance(old, nn.Linear) else _plain(old, weights)
         device = plain.weight.device.type
         kernel = kernel_of(weights, device=device, dtype=plain.weight.dtype)
-        new: nn.Module = plain
+        new: nn.Module = blocked(plain)
         if not kernel.startswith(NO_KERNEL):
             fast = KernelLinear(weights, kernel, bias=plain.bias, device=device)
             if _agrees(fast, plain):
@@ -133,7 +133,7 @@ def weight_of(linear: nn.Linear | PackedLinear) -> torch.Tensor:
 
 
 def _plain(old: nn.Linear | PackedLinear, weights: IntWeights) -> nn.Linear:
-    dtype = torch.bfloat16 if isinstance(old, PackedLinear) else old.weight.dtype
+    dtype = old.dtype if isinstance(old, PackedLinear) else old.weight.dtype
     device = torch.device("cpu") if isinstance(old, PackedLinear) else old.weight.device
     plain = nn.Linear(old.in_features, old.out_features, bias=False, device="meta")
     plain.weight = nn.Parameter(weights.dense(dtype).to(device), requires_grad=False)
