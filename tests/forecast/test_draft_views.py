@@ -78,7 +78,7 @@ def test_a_draft_that_loses_a_tag_it_wins_overall_is_shown_with_the_tag() -> Non
 
 
 def test_json_has_the_parts_of_every_draft() -> None:
-    made = json.loads(json.dumps(draft_views.as_json(found(), [], None), allow_nan=False))
+    made = json.loads(json.dumps(draft_views.as_json(found(), [], None, None), allow_nan=False))
     (one,) = made["strata"]
     assert (one["draft"], one["k"], one["rule"]) == ("d", 2, "match")
     assert {part["by"] for part in one["parts"]} == {"tag", "position"}
@@ -97,7 +97,7 @@ def test_every_context_has_its_seconds_its_ceiling_and_its_prefill() -> None:
         ("104", "2", "2.00", "1.50"),
     ]
     assert "a prompt of 20 tokens in 0.0240 s, of 100 tokens in 0.104 s" in told
-    made = draft_views.as_json(found(12, 20, near, far), [], None)
+    made = draft_views.as_json(found(12, 20, near, far), [], None, None)
     assert [depth["context"] for depth in made["curves"]["d"]["depths"]] == [24, 104]
 
 

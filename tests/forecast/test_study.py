@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import io
 import json
 from collections.abc import Callable
 from pathlib import Path
@@ -10,9 +11,11 @@ from typing import Any
 
 import numpy as np
 import pytest
+from rich.console import Console
 
 import specq
 import tiny_models as tiny
+from specq.cli import draft_views
 from specq.core.errors import ConfigError, UserError
 from specq.core.types import EXACT_RULES, DraftSpec, Sampling
 from specq.forecast import replay, study, validate
@@ -112,6 +115,16 @@ def test_the_whole_study_ranks_validates_and_splits_the_gap(
     assert [(one.arm, one.factors) for one in found_again.gaps] == [
         (gap.arm, (gap.acceptance, gap.draft, gap.verify, gap.rest)) for gap in gaps
     ]
+    whole = specq.open_run(folder).report
+    beyond = dataclasses.replace(whole, flags=("the machine drifted: by a half",))
+    file = io.StringIO()
+    Console(file=file, width=200).print(*draft_views.outcome(found, gaps, beyond, folder), sep="\n")
+    assert "Read this first: the machine drifted: by a half" in file.getvalue()
+    assert "Plain decoding against itself in that run (A/A): speedup" in file.getvalue()
+    assert f"{gaps[0].arm}: audit passed" in file.getvalue()
+    told = draft_views.as_json(found, gaps, beyond, folder)["trust"]
+    assert (told["flags"], set(told["audits"])) == (list(beyond.flags), {gap.arm for gap in gaps})
+    assert set(told["null"]) == {"speedup", "e2e_speedup"}
 
 
 @pytest.mark.parametrize(

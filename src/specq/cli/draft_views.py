@@ -9,12 +9,14 @@ from typing import Any
 
 from rich.console import RenderableType
 
+from specq.cli import live_views
 from specq.cli.views import table, text
 from specq.forecast import cost, settings
 from specq.forecast.cost import Curve
 from specq.forecast.predict import Forecast
 from specq.forecast.study import Study
 from specq.forecast.validate import Gap
+from specq.report import Report
 from specq.report.words import NOTHING, number, ratio, size
 from specq.report.words import share as percent
 from specq.run.provenance import tidy
@@ -136,11 +138,11 @@ def best_of_each(found: Study) -> list[Forecast]:
     return list(seen.values())
 
 
-def outcome(found: Study, gaps: Sequence[Gap], folder: Path | None) -> Iterator[RenderableType]:
-    """Forecast beside measurement, what to paste, and what it took."""
+def outcome(found: Study, gaps: Sequence[Gap], live: Report | None, folder: Path | None) -> Iterator[RenderableType]:
+    """Forecast beside measurement, how far that can be trusted, what to paste, and what it took."""
     best = found.ranking.best
     if best is None:
-        yield text("No draft is expected to be faster than plain decoding here: use none.")
+        yield text("No draft is expected to be faster than plain decoding here: use none. Nothing was run live.")
     if gaps:
         yield text("Forecast and life; the factors say what acceptance and each part of a step make of the difference.")
         yield from table(
@@ -157,6 +159,8 @@ def outcome(found: Study, gaps: Sequence[Gap], folder: Path | None) -> Iterator[
                 for gap in gaps
             ],
         )
+    if live is not None:
+        yield from live_views.trusted(live)
     if best is not None:
         yield from _paste(found, best)
     spent = found.spent
@@ -168,7 +172,7 @@ def outcome(found: Study, gaps: Sequence[Gap], folder: Path | None) -> Iterator[
         yield text(f"The live run: {folder}; to see it type: specq show {folder}")
 
 
-def as_json(found: Study, gaps: Sequence[Gap], folder: Path | None) -> dict[str, Any]:
+def as_json(found: Study, gaps: Sequence[Gap], live: Report | None, folder: Path | None) -> dict[str, Any]:
     """The whole study as plain values; the texts stay out."""
     best = found.ranking.best
     return {
@@ -186,6 +190,7 @@ def as_json(found: Study, gaps: Sequence[Gap], folder: Path | None) -> dict[str,
         ],
         "settings": [] if best is None else [asdict(way) for way in _ways(found, best)],
         "live": [{**asdict(gap), "forecast": _plain(gap.forecast)} for gap in gaps],
+        "trust": None if live is None else live_views.as_json(live),
         "run": None if folder is None else tidy(folder),
         "seconds": asdict(found.spent),
     }

@@ -126,10 +126,11 @@ def _drafts(asked: Experiment, most: int, depths: tuple[int, ...], *, live: bool
     if live and found.ranking.best is not None:
         with watch() as on_progress:
             folder, gaps = api.validate_drafts(found, out=out, on_progress=on_progress)
+    beside = None if folder is None else api.open_run(folder).report
     if json:
-        output.print_json(draft_views.as_json(found, gaps, folder))
+        output.print_json(draft_views.as_json(found, gaps, beside, folder))
         return
-    output.show(draft_views.outcome(found, gaps, folder))
+    output.show(draft_views.outcome(found, gaps, beside, folder))
 
 
 def _grid(asked: Experiment, most: int, depths: tuple[int, ...], *, measure: int | None, out: Path, json: bool) -> None:
@@ -164,12 +165,13 @@ def _grid(asked: Experiment, most: int, depths: tuple[int, ...], *, measure: int
                 if error.finished is None:
                     raise
                 failed, folder = error, error.finished
-                whole = api.open_run(folder).report.forecast
-                beside = None if whole is None else whole.grid
+                forecast = api.open_run(folder).report.forecast
+                beside = None if forecast is None else forecast.grid
+    whole = None if folder is None else api.open_run(folder).report
     if json:
-        output.print_json(grid_views.as_json(found, beside, folder))
+        output.print_json(grid_views.as_json(found, beside, whole, folder))
     else:
-        output.show(grid_views.outcome(found, beside, folder))
+        output.show(grid_views.outcome(found, beside, whole, folder))
     if failed is not None:
         raise failed
 

@@ -9,10 +9,11 @@ from typing import Any
 
 from rich.console import RenderableType
 
+from specq.cli import live_views
 from specq.cli.views import table, text
 from specq.forecast import joint_live
 from specq.forecast.joint import Grid
-from specq.report import forecast_grid_layout
+from specq.report import Report, forecast_grid_layout
 from specq.report.forecast_grid import Beside, GridReport
 from specq.report.interplay import Interplay
 from specq.report.plain import plain
@@ -41,13 +42,17 @@ def forecast(found: Grid) -> Iterator[RenderableType]:
     yield from _grid(unmeasured(found))
 
 
-def outcome(found: Grid, beside: GridReport | None, folder: Path | None) -> Iterator[RenderableType]:
-    """All cells once more with what was measured, what was left out, and what it took."""
+def outcome(
+    found: Grid, beside: GridReport | None, live: Report | None, folder: Path | None
+) -> Iterator[RenderableType]:
+    """All cells once more with what was measured, how far that can be trusted, what was left out, what it took."""
     if beside is not None:
         yield from _grid(beside)
     best = None if beside is None else next((one for one in beside.cells if one.is_measured), None)
     if best is not None and best.best is not None:
         yield text(f"Fastest of what was measured: {best.cell.label}, {best.best.words()} times plain decoding.")
+    if live is not None:
+        yield from live_views.trusted(live)
     if folder is not None and beside is not None:
         yield from _left_out(found, beside)
     spent = ", ".join(f"{name} {seconds:.1f} s" for name, seconds in found.seconds.items())
@@ -64,7 +69,7 @@ def unmeasured(found: Grid) -> GridReport:
     return GridReport(cells=tuple(cells), models=models)
 
 
-def as_json(found: Grid, beside: GridReport | None, folder: Path | None) -> dict[str, Any]:
+def as_json(found: Grid, beside: GridReport | None, live: Report | None, folder: Path | None) -> dict[str, Any]:
     """Every cell with its forecast and measurement, and how levers go together, as plain values."""
     shown = unmeasured(found) if beside is None else beside
     measured = {(one.cell.target, one.cell.draft): one.interplay for one in shown.cells if one.interplay is not None}
@@ -88,6 +93,7 @@ def as_json(found: Grid, beside: GridReport | None, folder: Path | None) -> dict
             "forecast": [_pair(*names, one) for names, one in found.pairs.items()],
             "measured": [_pair(target, str(draft), one) for (target, draft), one in measured.items()],
         },
+        "trust": None if live is None else live_views.as_json(live),
         "run": None if folder is None else tidy(folder),
         "seconds": dict(found.seconds),
     }
