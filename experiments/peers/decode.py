@@ -25,6 +25,7 @@ from specq.engines.hf import DTYPES, HFEngine, HFTarget
 from specq.experiment import prompts
 from specq.models.quiet import quiet
 from specq.models.refs import Resolved, resolve
+from specq.quantize.dense import repacks
 from specq.run.schedule import turns
 
 LAYERS, EARLY_K, LOOKUP_K, NGRAM, SAMPLED_K = 25, 2, 4, 3, 4
@@ -168,7 +169,9 @@ def main() -> None:
     for dtype in args.dtype:
         with quiet():
             target = HFEngine(dtype=dtype).open(args.model)
-            bare = HFEngine(dtype=dtype, packed=False).open(args.model) if dtype == "bfloat16" else None
+            bare = (
+                HFEngine(dtype=dtype, packed=False).open(args.model) if repacks(dtype, target.engine.device) else None
+            )
             model = load_peer(resolve(args.model), dtype, target.engine.device)
         chosen = [target.encode(item.messages or item.prompt, id=item.id) for item in items]
         console.print(

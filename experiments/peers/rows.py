@@ -13,9 +13,10 @@ from rich.table import Table
 from torch import nn
 
 from specq.core import clock
-from specq.quantize.dense import blocked
+from specq.quantize.dense import PackedLinear, blocked, repacks
 from specq.quantize.kernels import INT4, INT8, KernelLinear
 from specq.quantize.packed import round_to_nearest
+from specq.quantize.replace import weight_of
 
 TRIES = 5
 UNKNOWN_CACHE = 64 * 2**20
@@ -44,6 +45,8 @@ def layers_of(rows: int, columns: int, group: int, walk: int) -> dict[str, list[
     kinds: dict[str, tuple[nn.Module, float]] = {
         "bf16": (plain, 2.0),
         "bf16 packed": (plain, 2.0),
+        "float32": (copy.deepcopy(plain).float(), 4.0),
+        "float32 packed": (copy.deepcopy(plain).float(), 4.0),
         "8-bit": (KernelLinear(round_to_nearest(weight, 8, 0), INT8, bias=None, device="cpu"), 1.0),
         "4-bit": (KernelLinear(round_to_nearest(weight, 4, group), INT4, bias=None, device="cpu"), 0.5),
     }
@@ -51,14 +54,18 @@ def layers_of(rows: int, columns: int, group: int, walk: int) -> dict[str, list[
     for name, (first, width) in kinds.items():
         many = max(2, -(-walk // int(rows * columns * width)))
         made[name] = [_copied(first) for _ in range(many)]
-    made["bf16 packed"] = [blocked(layer) for layer in made["bf16 packed"] if isinstance(layer, nn.Linear)]
+    for name, dtype in (("bf16 packed", "bfloat16"), ("float32 packed", "float32")):
+        layers = made.pop(name)
+        if repacks(dtype, "cpu"):
+            made[name] = [blocked(layer) for layer in layers if isinstance(layer, nn.Linear)]
     return made
 
 
 @torch.inference_mode()
 def milliseconds(layers: Sequence[nn.Module], rows: int, columns: int) -> float:
     """A layer's time: one walk through all of them over their number."""
-    x = torch.randn(rows, columns).to(torch.bfloat16)
+    wide = isinstance(layers[0], nn.Linear | PackedLinear) and weight_of(layers[0]).dtype == torch.float32
+    x = torch.randn(rows, columns).to(torch.float32 if wide else torch.bfloat16)
     start = clock.now()
     for layer in layers:
         layer(x)

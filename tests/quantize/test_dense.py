@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import gc
+import weakref
+
 import pytest
 import torch
 from torch import Tensor, nn
@@ -105,9 +108,41 @@ def test_a_packed_model_gives_other_logits(tmp_path, kind, tied):
     assert models[0].vocabulary == models[1].vocabulary == tiny.V
 
 
-def test_float32_is_touched_where_bfloat16_is_fast(monkeypatch):
-    monkeypatch.setattr(packing, "_has_bfloat16", lambda: True)
+@pytest.mark.parametrize(("bfloat16", "mkl", "count"), [(True, True, 0), (False, False, 0), (False, True, 1)])
+def test_float32_is_touched_where_bfloat16_or_float32_is_fast_as_it_is(monkeypatch, bfloat16, mkl, count):
+    monkeypatch.setattr(packing, "_has_bfloat16", lambda: bfloat16)
+    monkeypatch.setattr(torch.backends.mkl, "is_available", lambda: mkl)
     model = nn.Sequential(linear(16, 32, bias=True, dtype=torch.float32))
-    assert packing.pack(model) == 0
-    monkeypatch.setattr(packing, "_has_bfloat16", lambda: False)
+    assert packing.repacks("float32", "cpu") == bool(count)
+    assert packing.pack(model) == count
+
+
+def test_one_wrong_row_of_a_wide_layer_hides_in_the_norm_of_all(monkeypatch):
+    """The twin in float32: a share of the norm would let it through, however far off that row is."""
+    monkeypatch.setattr(packing, "_packs", lambda dtype: True)
+    layer = linear(16, 8192, bias=False, dtype=torch.float32)
+
+    class Off(packing.PackedLinear):
+        def forward(self, x):
+            out = super().forward(x)
+            out[..., 5] += 5e-5 * out.abs().max()
+            return out
+
+    x = torch.randn(1, 5, 16, generator=torch.Generator().manual_seed(0))
+    with torch.inference_mode():
+        assert (Off(layer)(x) - layer(x)).norm() < packing.FLOAT32_ERROR * layer(x).norm()
+    assert isinstance(packing.blocked(layer), packing.PackedLinear)
+    monkeypatch.setattr(packing, "PackedLinear", Off)
+    assert packing.blocked(layer) is layer
+
+
+@pytest.mark.parametrize("tied", [False, True])
+def test_a_replaced_weight_stays_in_memory(tied):
+    embedding = nn.Embedding(32, 16, dtype=DTYPE).requires_grad_(False)
+    model = nn.Sequential(linear(16, 32, bias=False), embedding)
+    if tied:
+        model[0].weight = embedding.weight
+    old = weakref.ref(model[0].weight)
     assert packing.pack(model) == 1
+    gc.collect()
+    assert (old() is not None) == tied

@@ -145,3 +145,14 @@ def test_a_decode_step_reads_dense_twins_or_the_input_embedding(tmp_path, monkey
     assert held_bytes(dense) > held_bytes(packed)
     assert read_bytes(dense) == read_bytes(packed)
     assert read_bytes(packed) == held_bytes(packed) - (0 if tied else table)
+
+
+@pytest.mark.parametrize("packed", [True, False])
+def test_a_rounded_draft_without_a_kernel_is_laid_out_otherwise_than_its_target(tmp_path, packed):
+    if not dense.repacks("float32", "cpu"):
+        pytest.skip("nothing is packed in float32 here")
+    folder = tiny.save(tmp_path / "m", tiny.make("llama"))
+    target = HFEngine(device="cpu", dtype="float32", packed=packed).open(str(folder)).model
+    draft = quantize_in_memory(target, bits=8).model
+    for model in (target, draft):
+        assert any(isinstance(module, PackedLinear) for module in model.modules()) == packed

@@ -12,7 +12,7 @@ from torch import nn
 
 import peers
 import tiny_models as tiny
-from specq.quantize import kernels, replace
+from specq.quantize import dense, kernels, replace
 from specq.quantize.audited import NO_KERNEL
 from specq.quantize.dense import PackedLinear, blocked
 from specq.quantize.kernels import INT4, INT8, KernelLinear, kernel_for, kernel_of
@@ -210,6 +210,9 @@ def test_the_crossover_is_timed_on_weights_that_a_cache_holds_or_takes_long(monk
     assert clock[0] < max(0.25, 1.01 * least)
 
 
+PACKS = {"bf16": "bfloat16", "float32": "float32"}
+
+
 @torch.inference_mode()
 def test_a_blocked_layer_forgets_its_weights():
     if not isinstance(twin := blocked(nn.Linear(96, 33).bfloat16().requires_grad_(False)), PackedLinear):
@@ -250,4 +253,7 @@ def test_the_script_beside_the_peers_breaks(tmp_path, monkeypatch, capsys):
     assert all(row["decode_ratio"]["ratio"] > 0 for row in found["model"]["arms"].values())
     read = {name: row["bytes_a_token"] for name, row in found["large"]["arms"].items()}
     assert read["bf16 packed"] > read["8-bit"] > read["4-bit"]
-    assert [len(row) for row in found["rows"]["32x64"].values()] == [2] * 4
+    rows = found["rows"]["32x64"]
+    packs = {f"{name} packed" for name, dtype in PACKS.items() if dense.repacks(dtype, "cpu")}
+    assert set(rows) == {*PACKS, *packs, "8-bit", "4-bit"}
+    assert {len(row) for row in rows.values()} == {2}

@@ -10,6 +10,7 @@ from specq.core.types import TargetSpec
 from specq.experiment.checks import Refusal
 from specq.experiment.eval_plan import PlannedEval
 from specq.experiment.memory import Load, blocks, gib
+from specq.experiment.models import place_of
 from specq.experiment.schema import Experiment
 from specq.experiment.sizes import PlannedModel, cache_bytes
 from specq.models.facts import DTYPE_BYTES
@@ -118,16 +119,14 @@ def _proof(experiment: Experiment, group: Sequence[Load], asked: Sequence[Planne
         if same and spec.bits is None:
             continue
         shared = same and experiment.engine.kind == "hf"
-        place = _in(load.draft, str(dtype))
+        place = _in(experiment, load.draft, str(dtype))
         key = replace(spec.proposer, dtype=dtype)
         drafts[key] = load.draft.weights.held(place, shared=shared).weight_bytes
-    weights = target.weights.held(_in(target, FLOAT32)).weight_bytes + sum(drafts.values())
+    weights = target.weights.held(_in(experiment, target, FLOAT32)).weight_bytes + sum(drafts.values())
     return weights + max(_batch(load, one, FLOAT32) for load in group for one in asked)
 
 
-def _in(model: PlannedModel, dtype: str) -> Place:
+def _in(experiment: Experiment, model: PlannedModel, dtype: str) -> Place:
     """Where a model is held in another dtype, which the CPU may or may not have a layout of its own for."""
-    from specq.quantize import dense
-
-    place = model.place
-    return replace(place, dtype=dtype, repacks=place.engine == "hf" and dense.repacks(dtype, place.device))
+    engine = experiment.engine.model_copy(update={"dtype": dtype})
+    return place_of(engine, dtype, model.place.prefill)

@@ -51,7 +51,7 @@ def planned(
         if role == "draft" and engine.kind == "hf" and engine.device_map is None:
             weights = replace(weights, kept=kept_ids.read(resolved.folder))
     fits.check_quantized(weights.contents, engine.kind)
-    place = _place(engine, known.dtype, prefill)
+    place = place_of(engine, known.dtype, prefill)
     return PlannedModel(
         role=role,
         resolved=resolved,
@@ -81,7 +81,7 @@ def named(*known: Resolved) -> Iterator[None]:
         raise type(error)(text) from error
 
 
-def _place(engine: Engine, own_dtype: str, prefill: Prefill) -> Place:
+def place_of(engine: Engine, own_dtype: str, prefill: Prefill) -> Place:
     """Where the engine holds a model whose weights are stored in `own_dtype`."""
     dtype = own_dtype if engine.dtype == "auto" else engine.dtype
     if engine.kind == "mlx":
@@ -275,7 +275,7 @@ class Beside:
 
 def _again(source: PlannedModel, engine: Engine, prefill: Prefill) -> PlannedModel:
     """The same weights loaded once more, in the dtype that the draft asks for."""
-    place = _place(engine, source.facts.dtype, prefill)
+    place = place_of(engine, source.facts.dtype, prefill)
     return replace(source, role="draft", dtype=place.dtype, place=place, held=source.weights.held(place))
 
 

@@ -86,7 +86,7 @@ class Swap:
         plain = old if dequantized and isinstance(old, nn.Linear) else _plain(old, weights)
         device = plain.weight.device.type
         kernel = kernel_of(weights, device=device, dtype=plain.weight.dtype)
-        new: nn.Module = blocked(plain)
+        new: nn.Module = plain
         if not kernel.startswith(NO_KERNEL):
             fast = KernelLinear(weights, kernel, bias=plain.bias, device=device)
             if _agrees(fast, plain):
@@ -95,6 +95,9 @@ class Swap:
                 new = fast
             else:
                 kernel = f"{NO_KERNEL}torch's kernel gives other numbers than the dequantized layer"
+        if new is plain and isinstance(old, PackedLinear):
+            # A float32 model's rounded twin runs as the model does.
+            new = blocked(plain)
         self.kernels[name] = kernel
         parent, _, last = name.rpartition(".")
         setattr(self.model.get_submodule(parent), last, new)
