@@ -265,3 +265,18 @@ def test_the_plan_of_an_unreadable_config_ends_in_a_traceback(make_model: MakeMo
     broken = make_model("broken")
     (broken / "config.json").write_text('{"model_type": "nobody"}')
     assert eval_checks._skeleton(broken, known) is None
+
+
+def test_a_proof_under_a_device_map_counts_a_head_that_is_laid_out_anew(
+    folder_of: Callable[..., Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("specq.quantize.dense.repacks", lambda dtype, device: device == "cpu")
+    monkeypatch.setattr("specq.engines.devices.pick_device", lambda name: "cpu")
+    folder = folder_of("llama", tie_word_embeddings=True)
+    lookup = {"d": {"kind": "draft", "method": "lookup", "k": 2}}
+    spread, one = (
+        make(folder, TEXTS, lookup, engine=engine, asked=WORDS)
+        for engine in ({"dtype": "bfloat16", "device": "auto", "device_map": "auto"}, {"dtype": "bfloat16"})
+    )
+    facts = one.models[0].facts
+    assert one.proofs_bytes - spread.proofs_bytes == 4 * facts.vocab * facts.hidden

@@ -11,7 +11,9 @@ import transformers
 
 import tiny_models as tiny
 from specq.core.errors import ConfigError, Unsupported
+from specq.engines.hf import HFEngine
 from specq.models.quiet import quiet
+from specq.quantize import dense
 from specq.quantize.audited import NO_KERNEL
 from specq.quantize.dense import PackedLinear, pack
 from specq.quantize.in_memory import quantize_in_memory
@@ -148,11 +150,13 @@ def test_a_decode_step_reads_dense_twins_or_the_input_embedding(tmp_path, monkey
 
 
 @pytest.mark.parametrize("packed", [True, False])
-def test_a_rounded_draft_without_a_kernel_is_laid_out_otherwise_than_its_target(tmp_path, packed):
+def test_layers_without_a_kernel_are_laid_out_though_the_engine_packs_nothing(tmp_path, packed):
     if not dense.repacks("float32", "cpu"):
         pytest.skip("nothing is packed in float32 here")
     folder = tiny.save(tmp_path / "m", tiny.make("llama"))
-    target = HFEngine(device="cpu", dtype="float32", packed=packed).open(str(folder)).model
+    engine = HFEngine(device="cpu", dtype="float32", packed=packed)
+    target = engine.open(str(folder)).model
     draft = quantize_in_memory(target, bits=8).model
-    for model in (target, draft):
+    stored = engine.open(str(folders.write(tmp_path / "q", bits=4, group=32))).model
+    for model in (target, draft, stored):
         assert any(isinstance(module, PackedLinear) for module in model.modules()) == packed
