@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
@@ -12,8 +11,8 @@ from replayed_texts import GREEDY, PROMPT, V, laws, line, text, warped, written
 from specq.core.errors import PromptError
 from specq.core.types import Sampling
 from specq.forecast import origin, pairing
-from specq.forecast.imported import Position, Text
-from specq.forecast.origin import Surprise
+from specq.forecast.imported import Text
+from specq.forecast.origin import Evidence
 
 TOTAL = 80
 WARM = Sampling(temperature=1.0)
@@ -26,7 +25,7 @@ CUTS = [
 ]
 
 
-def asked(found: Text, sampling: Sampling) -> Surprise:
+def asked(found: Text, sampling: Sampling) -> Evidence:
     return pairing.written(found, pairing.law(found, sampling), sampling)
 
 
@@ -36,32 +35,31 @@ def a_text(tmp_path: Path, seed: int, drawn: Sampling, top: int = V) -> Text:
 
 
 @pytest.mark.parametrize("sampling", CUTS, ids=str)
-@pytest.mark.parametrize("top", [3, 9, 16, V])
-def test_the_true_surprise_lies_outside_its_bounds(tmp_path: Path, sampling: Sampling, top: int) -> None:
-    narrow = 0
+@pytest.mark.parametrize("top", [1, 3, 9, 16, V])
+def test_the_true_mass_of_the_likeliest_lies_outside_its_bounds(tmp_path: Path, sampling: Sampling, top: int) -> None:
+    """Of the tokens that are asked for, which are some of the likeliest; so do their entropy and its variance."""
     for seed in range(2):
         found = a_text(tmp_path, seed, sampling, top)
-        law = warped(laws(seed, TOTAL), sampling)[PROMPT:]
-        logs = np.log(np.where(law > 0, law, 1.0))
-        entropy = -(law * logs).sum(axis=1)
-        variance = (law * logs**2).sum(axis=1) - entropy**2
+        law = -np.sort(-warped(laws(seed, TOTAL), sampling)[PROMPT:], axis=1)
         for at, one in enumerate(found.positions):
             # One by one, so that a wide position hides no fault of another.
-            own = origin.surprise([one], sampling)
-            narrow += own.positions
-            if own.positions:
-                true = -logs[at, found.ids[PROMPT + at]] - entropy[at]
-                assert own.least - 1e-4 <= true <= own.greatest + 1e-4
-                assert own.least_variance - 1e-4 <= variance[at] <= own.greatest_variance + 1e-4
-    assert narrow > TOTAL // 2 or top == 3
+            own = origin.of_file([one], [False], sampling)
+            low, high = own.mass
+            within = [n for n in range(1, min(top + 1, V) + 1) if low - 1e-5 <= law[at, :n].sum() <= high + 1e-5]
+            assert within or not own.asked
+            if own.among == (1, 1):
+                p = [law[at, :n] / law[at, :n].sum() for n in within]
+                variances = [float(q @ np.log(q) ** 2 - (q @ np.log(q)) ** 2) for q in p if (q > 0).all()]
+                assert any(own.surprise_variance == pytest.approx(one, rel=1e-3, abs=1e-6) for one in variances)
+        assert origin.of_file(found.positions, [False] * TOTAL, sampling).asked > TOTAL // 2
 
 
 @pytest.mark.parametrize("sampling", CUTS, ids=str)
 def test_the_targets_own_text_is_refused(tmp_path: Path, sampling: Sampling) -> None:
     found = [asked(a_text(tmp_path, seed, sampling), sampling) for seed in range(8)]
     assert all(one.checked for one in found)
-    assert not sum(found, Surprise()).refused
-    assert max(abs(one.least_z) for one in found) > 0.5
+    assert not sum(found, Evidence()).why_not
+    assert max(abs(one.surprise_z) for one in found) > 0.5
 
 
 @pytest.mark.parametrize(
@@ -86,37 +84,30 @@ def test_a_text_drawn_at_other_settings_is_replayed(
         asked(a_text(tmp_path, 3, drawn, top), claimed)
 
 
-@pytest.mark.parametrize("top", [0, 1])
-def test_a_file_that_tells_too_little_counts_as_checked(tmp_path: Path, top: int) -> None:
-    for sampling in (WARM, Sampling(temperature=0.7, top_p=0.9)):
-        found = asked(a_text(tmp_path, 2, sampling, top), sampling)
-        assert not found.checked
-        assert not found.refused
+@pytest.mark.parametrize(
+    ("sampling", "top"), [(WARM, 0), (Sampling(temperature=0.7, top_p=0.9), 1), (Sampling(temperature=1.5), 3)]
+)
+def test_a_file_that_tells_too_little_counts_as_checked(tmp_path: Path, sampling: Sampling, top: int) -> None:
+    found = asked(a_text(tmp_path, 2, sampling, top), sampling)
+    assert not found.checked
+    assert not found.why_not
+    assert asked(a_text(tmp_path, 2, WARM, 1), WARM).checked
 
 
 def test_the_token_that_was_drawn_chooses_which_positions_are_asked(tmp_path: Path) -> None:
     sampling, rng, law = Sampling(temperature=0.8), np.random.default_rng(1), laws(5, TOTAL)
     # The law at each position stands on its own here, so that other tokens leave it alone.
-    counts = {
-        origin.surprise(text(tmp_path, "x", line("a", law, ids, 9)).positions, sampling).positions
-        for ids in ([int(one) for one in rng.integers(V, size=len(law))] for _ in range(12))
-    }
-    assert len(counts) == 1
-    assert 0 < counts.pop() < TOTAL
+    for top in (1, 9):
+        told = [
+            origin.of_file(text(tmp_path, "x", line("a", law, ids, top)).positions, [False] * TOTAL, sampling)
+            for ids in ([int(one) for one in rng.integers(V, size=len(law))] for _ in range(12))
+        ]
+        assert len({(one.asked, one.mass, one.mass_variance) for one in told}) == 1
+        assert len({one.among for one in told}) > 1
     # A row of the own token alone tells the likeliest where that was drawn, and nothing elsewhere.
     alone = text(tmp_path, "x", line("a", law, written(law, 1, sampling), 0)).positions
     assert {one.inside for one in alone} == {True, False}
-    assert origin.surprise(alone, Sampling(temperature=1.0, top_p=0.3)).positions == 0
-
-
-def test_one_rare_token_refuses_a_text_of_sure_ones() -> None:
-    sure: dict[str, Any] = {"head": (float(np.log1p(-np.exp(-7.0))), -7.0), "inside": True}
-    many = [Position(own=sure["head"][0], rank=1, hit=(1.0, 1.0), **sure) for _ in range(40)]
-    rare = Position(own=-7.0, rank=2, hit=(0.0, 0.0), **sure)
-    found = origin.surprise([*many, rare], WARM)
-    assert found.greatest_z > 4
-    assert not found.refused
-    assert origin.surprise([*many, rare, rare, rare], WARM).refused
+    assert origin.of_file(alone, [False] * TOTAL, Sampling(temperature=1.0, top_p=0.3)).asked == 0
 
 
 @pytest.mark.parametrize(("missed", "refused"), [(2, False), (4, False), (5, True)])
@@ -132,7 +123,7 @@ def test_more_tokens_than_rounding_explains_may_be_outside(tmp_path: Path, misse
         with pytest.raises(PromptError, match=rf"x\.jsonl:1: .*{missed} of {TOTAL} tokens have no probability"):
             pairing.written(found, laws_of, sampling)
     else:
-        assert pairing.written(found, laws_of, sampling).positions == TOTAL - missed
+        assert pairing.written(found, laws_of, sampling).asked == TOTAL - missed
         paired = pairing.pair(found, laws_of, found, sampling)
         assert paired.outside == missed
         assert paired.exact == TOTAL - missed

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 import tiny_models as tiny
-from specq.core.errors import Unsupported
+from specq.core.errors import Unsupported, UserError
 from specq.core.types import Sampling
 from specq.forecast import study
 
@@ -45,3 +45,28 @@ def test_a_target_that_cannot_be_ragged_writes_one_text_after_another(
 def test_a_sampling_too_few_is_said_and_not_spread_over_the_prompts(target_of: Callable[..., Any]) -> None:
     with pytest.raises(ValueError, match="2 samplings for 3 prompts"):
         target_of("llama").decoder(None).generate(PROMPTS, [WARM, WARM])
+
+
+@pytest.mark.parametrize(("new_tokens", "who"), [(60, "prompt b: "), (3, "^")])
+def test_greedy_texts_are_taken_for_sampled_ones(target_of: Callable[..., Any], new_tokens: int, who: str) -> None:
+    """Long ones each by itself, short ones together."""
+    prompts = PROMPTS if new_tokens > 3 else [tiny.prompt(f"{c}{d}ab", id=c + d) for c in "bcdefgh" for d in "bcdefgh"]
+    target = target_of("llama")
+    sampling = dataclasses.replace(WARM, max_new_tokens=new_tokens)
+    texts = target.decoder(None).generate(prompts, dataclasses.replace(sampling, temperature=0.0))
+    with pytest.raises(UserError, match=rf"{who}the target does not write such a text at these settings \(z = "):
+        study.written(target, prompts, texts, sampling)
+    own = study._texts(target, prompts, sampling, together=True)
+    assert len(study.written(target, prompts, own, sampling)) == len(prompts)
+
+
+def test_greedy_texts_with_few_foreign_tokens_each_pass_together(target_of: Callable[..., Any]) -> None:
+    prompts, greedy = [tiny.prompt(f"{c}{c}ab", id=c) for c in "bcdefgh"], dataclasses.replace(WARM, temperature=0.0)
+    target = target_of("llama")
+    texts = [
+        dataclasses.replace(one, ids=(*one.ids[:-2], *((id + 1) % 20 for id in one.ids[-2:])))
+        for one in target.decoder(None).generate(prompts, greedy)
+    ]
+    assert len(study.written(target, prompts[:1], texts[:1], greedy)) == 1
+    with pytest.raises(UserError, match=r"^the target .* \(14 of 140 tokens are not its likeliest, over all 7\)"):
+        study.written(target, prompts, texts, greedy)

@@ -10,10 +10,10 @@ import numpy as np
 
 from specq.core.errors import PromptError
 from specq.core.types import EXACT_RULES, Sampling
-from specq.forecast import between, files_check, imported, origin, pairing, predict
+from specq.forecast import between, files_check, imported, pairing, predict
 from specq.forecast.files_check import Seconds
 from specq.forecast.imported import Text
-from specq.forecast.origin import Surprise
+from specq.forecast.origin import Evidence
 from specq.forecast.pairing import Paired
 from specq.forecast.predict import Cell
 from specq.forecast.warped import Reach
@@ -123,12 +123,10 @@ def _written(path: Path, texts: Mapping[str, Text], laws: Mapping[str, Sequence[
         PromptError: the target does not write such texts at these settings.
     """
     found = [pairing.written(text, laws[id], sampling) for id, text in texts.items()]
-    together = sum(found, Surprise())
-    if together.refused:
+    if why := sum(found, Evidence()).why_not:
         raise PromptError(
-            f"{path}: the target does not write such texts at these settings (z = {together.least_z:+.1f} or beyond "
-            f"over all {len(texts)}, allowed is {origin.Z_LIMIT:.0f}): give its own texts, and the settings they were "
-            "drawn at"
+            f"{path}: the target does not write such texts at these settings ({why}, over all {len(texts)}): give its "
+            "own texts, and the settings they were drawn at"
         )
     if sampling.temperature == 0:
         return len(texts)

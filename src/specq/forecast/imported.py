@@ -26,9 +26,10 @@ NEVER = -9999.0
 """What vLLM writes for the logarithm of 0, since JSON has no infinity."""
 VOCABULARY = 1 << 19
 """No vocabulary in use is larger: what bounds the tail of a law that temperature flattens."""
-# How far above 1 rounding may take the sum of a law, and how far apart rounding may take equal log-probabilities.
+TIE = 1e-6
+"""How far apart rounding may take equal log-probabilities."""
+# How far above 1 rounding may take the sum of a law.
 _OVER = 1e-3
-_TIE = 1e-6
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -129,7 +130,7 @@ def _position(row: Any, token: int, where: str) -> Position:
     best = max(others, default=-math.inf)
     if not others:
         hit = (float(rank == 1),) * 2
-    elif abs(own - best) <= _TIE:
+    elif abs(own - best) <= TIE:
         hit = (0.0, 1.0)
     else:
         hit = (float(own > best),) * 2
@@ -154,7 +155,7 @@ def _row(row: Any, where: str) -> tuple[dict[int, float], dict[int, int]]:
             raise PromptError(
                 f"{where}: {_short(name)} has the logprob {_short(logprob)}: allowed are token ids and numbers"
             )
-        if not logprob <= _TIE:
+        if not logprob <= TIE:
             raise PromptError(f"{where}: logprob {logprob} is not 0 or less: give natural logarithms of probabilities")
         if rank is not None and (type(rank) is not int or rank < 1):
             raise PromptError(f"{where}: rank {_short(rank)}: allowed is a whole number from 1 on, or null")
@@ -176,10 +177,10 @@ def _check(values: dict[int, float], ranks: dict[int, int], token: int, where: s
     rising = sorted(values.values())
     for id, rank in ranks.items():
         one = values[id]
-        likelier = len(rising) - bisect_right(rising, one + _TIE)
-        as_likely = len(rising) - bisect_left(rising, one - _TIE)
+        likelier = len(rising) - bisect_right(rising, one + TIE)
+        as_likely = len(rising) - bisect_left(rising, one - TIE)
         # Only the own token may stand apart from the likeliest, below them, with tokens between that are not listed.
-        apart = id == token and one <= rising[0] + _TIE
+        apart = id == token and one <= rising[0] + TIE
         unseen = max(0, rank - as_likely)
         if rank <= likelier or (unseen and not apart) or unseen * math.exp(one) > max(0.0, 1 - total) + _OVER:
             raise PromptError(

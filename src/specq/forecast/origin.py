@@ -1,138 +1,214 @@
-"""Whether the target wrote a text at these settings, from its own prompt log-probabilities.
+"""Whether the target wrote a text at these settings, from its own law along it.
 
-Above temperature 0 the sum of -log p - entropy over a text of the law has the mean 0 and a known variance
-(`decoding.law`). Of a law of which the file has the likeliest tokens, entropy and variance lie between bounds; so does
-the sum, over the positions where they are narrow. Which positions those are follows from the likeliest tokens alone and
-never from the token that was drawn, so that the mean of the sum stays 0.
+Above temperature 0 three sums are asked, each with the mean 0 for a text of the law and a known variance. How many of
+the text's tokens are among the likeliest, less the mass m that these have: the variance is m (1 - m). How many of these
+are the likeliest of all, in the same way. And the surprise of these, -log p - entropy (`decoding.law`), p within them.
+A file tells the likeliest n, so that it fixes the law within them whatever it leaves open of the others; where
+temperature or truncation leave their mass open, the first sum lies between two ends. Which tokens are asked for at a
+position follows from the likeliest alone and never from the token that was drawn, so that the means stay 0.
+
+Each sum is a martingale along the text: that it lies d or more off has the probability 2 exp(-z^2 / 2) at most, with
+z = d / sqrt(variance + c d) and c = 1/3 for counts (Freedman 1975). For a surprise, whose tail falls as exp(-d), c is
+taken as 1. So a rare token in a text of sure ones, whose variance is near 0, is no finding.
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
+from typing import Any
+
+import numpy as np
 
 from specq.core.types import Sampling
+from specq.decoding.law import Law
 from specq.forecast import warped
-from specq.forecast.imported import VOCABULARY, Position
+from specq.forecast.imported import TIE, Position
 from specq.report.audit import Z_LIMIT
 
-# Nats that the bounds of a position may lie apart.
-_WIDTH = 0.25
-# The least standard deviation, in nats, that a refusal divides by: one rare token must not refuse a text of sure ones.
-_RARE = 2.0
-# What rounded log-probabilities may add up to, in nats a position.
+FAR = 0.75
+"""Nats below the likeliest token that rounding to bfloat16 explains (`decoding.audit` takes as much for a near tie)."""
+# The share of a text's tokens, at least so many, that rounding moves: away from the likeliest, or out of a truncated
+# law; and of those that it does not explain.
+_MOVED, _STRANGE, _FEW = 20, 100, 2
+# How far apart the ends of the likeliest's mass may lie, on average, for a count to tell anything.
+_WIDTH = 0.1
+# What rounded log-probabilities may add up to, a position.
 _ROUNDING = 1e-4
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Surprise:
-    """Bounds of a sum of -log p - entropy, and of its variance, over `positions` of `tokens`."""
+class Evidence:
+    """What texts of `tokens` tokens say of their origin; of several texts it is the sum.
 
-    least: float = 0.0
-    greatest: float = 0.0
-    least_variance: float = 0.0
-    greatest_variance: float = 0.0
-    positions: int = 0
+    `outside` tokens are in no law that truncation leaves and in no sum. At `asked` positions the likeliest are told:
+    `among` counts the tokens that are among them, `best` those of them that are the likeliest of all, `mass` and
+    `best_mass` the numbers that are expected; pairs hold both ends. `mass_variance` is the greatest that it can be,
+    `surprise` and `surprise_variance` are of the tokens among the likeliest. At temperature 0 nothing is asked:
+    `missed` tokens are not the likeliest, `far` of them beyond what rounding explains.
+    """
+
     tokens: int = 0
+    outside: int = 0
+    asked: int = 0
+    among: tuple[int, int] = (0, 0)
+    mass: tuple[float, float] = (0.0, 0.0)
+    mass_variance: float = 0.0
+    best: tuple[int, int] = (0, 0)
+    best_mass: float = 0.0
+    best_variance: float = 0.0
+    surprise: float = 0.0
+    surprise_variance: float = 0.0
+    missed: int = 0
+    far: int = 0
 
-    def __add__(self, other: Surprise) -> Surprise:
-        return Surprise(
-            least=self.least + other.least,
-            greatest=self.greatest + other.greatest,
-            least_variance=self.least_variance + other.least_variance,
-            greatest_variance=self.greatest_variance + other.greatest_variance,
-            positions=self.positions + other.positions,
-            tokens=self.tokens + other.tokens,
-        )
+    def __add__(self, other: Evidence) -> Evidence:
+        def plus(one: Any, more: Any) -> Any:
+            return tuple(map(sum, zip(one, more, strict=True))) if isinstance(one, tuple) else one + more
 
-    @property
-    def least_z(self) -> float:
-        """The z that is nearest to 0, with its sign, of those that the bounds allow."""
-        nearest = max(self.least, 0.0) or min(self.greatest, 0.0)
-        beyond = max(0.0, abs(nearest) - _ROUNDING * self.positions)
-        return math.copysign(beyond / max(_RARE, math.sqrt(self.greatest_variance)), nearest)
-
-    @property
-    def greatest_z(self) -> float:
-        """The size of the z that is farthest from 0."""
-        beyond = max(0.0, max(abs(self.least), abs(self.greatest)) - _ROUNDING * self.positions)
-        return beyond / max(1e-9, math.sqrt(self.least_variance))
+        return Evidence(**{each.name: plus(getattr(self, each.name), getattr(other, each.name)) for each in _FIELDS})
 
     @property
-    def refused(self) -> bool:
-        """Whether the law does not write such a text, whatever the file leaves open; half of it must be seen."""
-        return self._seen and abs(self.least_z) > Z_LIMIT
+    def count_z(self) -> float:
+        """The z of the tokens among the likeliest, the nearest to 0 that is possible; above 0: there are more."""
+        return _z(_beyond(self.among, self.mass), self.mass_variance, 1 / 3, self.asked)
+
+    @property
+    def best_z(self) -> float:
+        """The z of those that are the likeliest, the nearest to 0 that is possible; above 0: there are more."""
+        return _z(_beyond(self.best, (self.best_mass,) * 2), self.best_variance, 1 / 3, self.asked)
+
+    @property
+    def surprise_z(self) -> float:
+        """The z of the surprise; above 0: the tokens are less likely than the target's own."""
+        return _z(self.surprise, self.surprise_variance, 1.0, self.asked)
+
+    @property
+    def why_not(self) -> str:
+        """Why the target did not write such texts at these settings; "" where nothing says so."""
+        moved = max(_FEW, self.tokens // _MOVED)
+        if self.missed > moved:
+            return f"{self.missed} of {self.tokens} tokens are not its likeliest"
+        if self.far > max(_FEW, self.tokens // _STRANGE):
+            return f"{self.far} of {self.tokens} tokens are not its likeliest, nor near it"
+        if self.outside > moved:
+            return f"{self.outside} of {self.tokens} tokens have no probability"
+        for z, seen, expected, what in (
+            (self.count_z, self.among, self.mass, "among the likeliest"),
+            (self.best_z, self.best, (self.best_mass,) * 2, "the likeliest"),
+        ):
+            if abs(z) > Z_LIMIT:
+                ends = (seen[0], expected[1]) if z > 0 else (seen[1], expected[0])
+                return f"{_beyond_limit(z)}: {ends[0]} of {self.asked} tokens are {what}, where {ends[1]:.0f} would be"
+        if abs(self.surprise_z) > Z_LIMIT:
+            which = "less" if self.surprise_z > 0 else "more"
+            return f"{_beyond_limit(self.surprise_z)}: its tokens are {which} likely than those that it draws"
+        return ""
 
     @property
     def checked(self) -> bool:
-        """Whether the law may well have written the text, whatever the file leaves open; half of it must be seen."""
-        return self._seen and self.greatest_z <= Z_LIMIT
-
-    @property
-    def _seen(self) -> bool:
-        return self.positions > 0 and 2 * self.positions >= self.tokens
+        """Whether the target may well have written them, and enough is told for that to mean something."""
+        told = self.asked > 0 and self.asked + self.outside == self.tokens
+        return told and self.mass[1] - self.mass[0] <= _WIDTH * self.asked and not self.why_not
 
 
-def surprise(positions: Sequence[Position], sampling: Sampling) -> Surprise:
-    """The sum over the positions whose law is bounded narrowly; those of no other law are left out.
+def of_file(positions: Sequence[Position], outside: Sequence[bool], sampling: Sampling) -> Evidence:
+    """What a file's log-probabilities tell of a text.
 
-    With w the weights before they are made to sum to 1, -log p - entropy is E[log w] - log w, without that sum.
-    Temperature above 0; no own token may be outside the law.
+    Args:
+        positions: of each of its tokens.
+        outside: whether that is outside the law at these settings; at temperature 0 whether it is not the likeliest.
+        sampling: the settings.
     """
-    total = Surprise(tokens=len(positions))
+    if sampling.temperature == 0:
+        gaps = [
+            (one.head[0] if one.head else one.own) - one.own if out else 0.0
+            for one, out in zip(positions, outside, strict=True)
+        ]
+        return Evidence(tokens=len(positions), missed=sum(outside), far=sum(gap > FAR for gap in gaps))
+    total = Evidence(tokens=len(positions), outside=sum(outside))
     # A row that lists its own token beside the likeliest n may tell one more of them: n is what all rows have.
     count = min((len(one.head) for one in positions), default=0)
-    for one in positions:
-        if (law := _law(one.head[:count], sampling)) is not None:
-            power, shift, mean, variance = law
-            own = power * (one.own - shift)
-            total += Surprise(
-                least=mean[0] - own,
-                greatest=mean[1] - own,
-                least_variance=variance[0],
-                greatest_variance=variance[1],
-                positions=1,
-            )
+    for one, out in zip(positions, outside, strict=True):
+        if count and not out:
+            total += _asked(one, one.head[:count], sampling)
     return total
 
 
-def _law(
-    head: tuple[float, ...], sampling: Sampling
-) -> tuple[float, float, tuple[float, float], tuple[float, float]] | None:
-    """The power and the shift of the weights, and bounds of mean and variance of their logarithms; None: too wide."""
-    if not head:
-        return None
+def of_law(law: Law, sampling: Sampling) -> Evidence:
+    """What the whole law, all tokens of which are told, says of a text."""
+    if sampling.temperature == 0:
+        missed = law.gap > 0
+        return Evidence(tokens=len(law.p), missed=int(missed.sum()), far=int((law.gap > FAR).sum()))
+    inside = law.p > 0
+    surprise, variance = law.surprise
+    hit, mass = law.hit[inside], law.confidence[inside]
+    return Evidence(
+        tokens=len(law.p),
+        outside=law.outside,
+        asked=int(inside.sum()),
+        among=(len(hit), len(hit)),
+        mass=(float(len(hit)), float(len(hit))),
+        # 0.5: rounding may swap the two best.
+        best=(int(np.floor(hit).sum()), int(np.ceil(hit).sum())),
+        best_mass=float(mass.sum()),
+        best_variance=float((mass * (1 - mass)).sum()),
+        surprise=surprise,
+        surprise_variance=variance,
+    )
+
+
+def _asked(one: Position, head: tuple[float, ...], sampling: Sampling) -> Evidence:
+    """One position, by the likeliest tokens that the law has for sure and that do not tie with the next."""
     # The least of the likeliest stands for the own token, so that it tells no more of the law than they do.
-    position = Position(own=head[-1], rank=None, head=head, inside=True, hit=(0.0, 1.0))
-    law = warped.kept(position, sampling)
-    truncated = sampling.top_k > 0 or sampling.top_p < 1 or sampling.min_p > 0
-    count, rest = len(law.logs), law.rest
-    if truncated:
-        count = sum(total <= law.total[0] * (1 + 1e-12) for total in law.sums) - 1
-        if law.total[1] > law.total[0] or abs(law.sums[count] - law.total[0]) > 1e-9 * law.total[0]:
-            return None
-        rest = (0.0, 0.0)
-    logs = [log for log in law.logs[:count] if log > -math.inf]
-    weights = [math.exp(log) for log in logs]
-    inside, first = sum(weights), sum(weight * log for weight, log in zip(weights, logs, strict=True))
-    means = [first / inside] * 2
-    cap, thin = logs[-1], 0.0
-    if rest[1] > 0:
-        # A tail of a given weight has the least mean logarithm where it is spread over all tokens that there may be.
-        thin = math.log(rest[1] / VOCABULARY)
-        if inside * (thin + 1) - first + rest[1] > 0:
-            return None
-        means = [
-            (first + rest[1] * thin) / (inside + rest[1]),
-            max((first + tail * cap) / (inside + tail) for tail in rest),
-        ]
-    if means[1] - means[0] > _WIDTH:
-        return None
-    own_mean, middle = first / inside, (means[0] + means[1]) / 2
-    least = sum(weight * (log - own_mean) ** 2 for weight, log in zip(weights, logs, strict=True)) / (inside + rest[1])
-    spread = sum(weight * (log - middle) ** 2 for weight, log in zip(weights, logs, strict=True))
-    if rest[1] > 0:
-        # w (log w - m)^2 grows as a tail is spread where w is below a third of e^m, and is small elsewhere.
-        spread += rest[1] * ((thin - middle) ** 2 + max(1.0, (cap - middle) ** 2))
-    return law.power, law.shift, (means[0], means[1]), (least, spread / (inside + rest[0]))
+    law = warped.kept(Position(own=head[-1], rank=None, head=head, inside=True, hit=(0.0, 1.0)), sampling)
+    sure = sum(total <= law.total[0] * (1 + 1e-12) for total in law.sums) - 1
+    size = next((at for at in range(sure, 0, -1) if _apart(head, at)), 0)
+    if not size:
+        return Evidence()
+    # One that is as likely as the last of those that are listed may be among them or beside them.
+    beside = size == len(head) and not one.inside and abs(one.own - head[-1]) <= TIE
+    surely = one.own >= head[size - 1] - TIE and not beside
+    low, high = (law.sums[size] / max(total, law.sums[size]) for total in reversed(law.total))
+    widest = min(max(0.5, low), high)
+    found = Evidence(
+        asked=1,
+        among=(int(surely), int(surely or beside)),
+        mass=(low, high),
+        mass_variance=widest * (1 - widest),
+    )
+    if not surely:
+        return found
+    logs = np.array([log for log in law.logs[:size] if log > -math.inf])
+    weights = np.exp(logs) / law.sums[size]
+    mean, own = float(weights @ logs), law.power * (one.own - law.shift)
+    found += Evidence(surprise=mean - own, surprise_variance=float(weights @ (logs - mean) ** 2))
+    if size > 1 and _apart(head, 1):
+        hit, first = int(one.own >= head[0] - TIE), float(weights[0])
+        found += Evidence(best=(hit, hit), best_mass=first, best_variance=first * (1 - first))
+    return found
+
+
+def _apart(head: Sequence[float], size: int) -> bool:
+    """Whether the first `size` do not tie with the next, or, where they are all, not with one another at their end."""
+    if size < len(head):
+        return head[size - 1] - head[size] > TIE
+    return size == 1 or head[-2] - head[-1] > TIE
+
+
+def _beyond(seen: tuple[int, int], expected: tuple[float, float]) -> float:
+    """How far two spans lie apart; below 0 where less was seen than expected."""
+    return max(0.0, seen[0] - expected[1]) or min(0.0, seen[1] - expected[0])
+
+
+def _beyond_limit(z: float) -> str:
+    return f"z = {z:+.1f}, allowed is {Z_LIMIT:.0f}"
+
+
+def _z(beyond: float, variance: float, tail: float, positions: int) -> float:
+    size = max(0.0, abs(beyond) - _ROUNDING * positions)
+    return math.copysign(size / math.sqrt(variance + tail * size), beyond) if size else 0.0
+
+
+_FIELDS = fields(Evidence)

@@ -12,7 +12,7 @@ from specq.core.types import Sampling
 from specq.forecast import origin, warped
 from specq.forecast.between import Between
 from specq.forecast.imported import Position, Text
-from specq.forecast.origin import Surprise
+from specq.forecast.origin import Evidence
 from specq.forecast.warped import Reach
 
 # Logarithms closer than this are one: exported numbers are rounded.
@@ -33,31 +33,17 @@ def law(text: Text, sampling: Sampling) -> list[Reach]:
     return [_reach(one, sampling) for one in text.positions]
 
 
-def written(text: Text, law: Sequence[Reach], sampling: Sampling) -> Surprise:
-    """What the target's log-probabilities say of whether it wrote the text at these settings; nothing at temperature 0.
-
-    As `study.check_written`: few tokens may be outside the law (rounding moves them there), and z is at most 4.
+def written(text: Text, law: Sequence[Reach], sampling: Sampling) -> Evidence:
+    """What the target's log-probabilities say of whether it wrote the text at these settings.
 
     Raises:
         PromptError: it did not, by file and line.
     """
-    outside = sum(one.member == "out" for one in law)
-    if outside > max(2, len(law) // 20):
-        greedy = sampling.temperature == 0
-        what = "are not its likeliest" if greedy else "have no probability"
+    found = origin.of_file(text.positions, [one.member == "out" for one in law], sampling)
+    if why := found.why_not:
         raise PromptError(
-            f'{text.where}: text "{text.id}": {outside} of {len(law)} tokens {what} under the target at these '
-            "settings, so it did not write them: give its own text, and the settings that it was drawn at"
-        )
-    if sampling.temperature == 0:
-        return Surprise()
-    inside = [one for one, own in zip(text.positions, law, strict=True) if own.member != "out"]
-    found = origin.surprise(inside, sampling)
-    if found.refused:
-        raise PromptError(
-            f'{text.where}: text "{text.id}": the target does not write such a text at these settings '
-            f"(z = {found.least_z:+.1f} or beyond, allowed is {origin.Z_LIMIT:.0f}): give its own text, and the "
-            "settings that it was drawn at"
+            f'{text.where}: text "{text.id}": the target does not write such a text at these settings ({why}): give '
+            "its own text, and the settings that it was drawn at"
         )
     return found
 

@@ -19,18 +19,18 @@ from specq.engines.base import Copies, LoadedTarget
 from specq.experiment.memory import gib
 from specq.experiment.plan import Plan
 from specq.experiment.schema import Experiment
-from specq.forecast import MOST_K, cost, making, measuring, pooled, predict
+from specq.forecast import MOST_K, cost, making, measuring, origin, pooled, predict
 from specq.forecast.cost import Curve
 from specq.forecast.predict import Ranking, one_a_draft
 from specq.forecast.replay import Copied, Traced
 from specq.forecast.strata import Strata, strata
-from specq.report.audit import Z_LIMIT
 from specq.run import engines, inputs
 
 Say = Callable[[str], None]
 
 BATCH = 16
 """Texts that the target writes at a time."""
+_STRANGE = "the target does not write such a text at these settings"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -202,14 +202,18 @@ def written(
     """The target's law along its texts; for a greedy text at temperature 1, since at 0 it is as sure of all of them.
 
     Raises:
-        UserError: the target did not write a text: it is not in its law.
+        UserError: the target did not write the texts: acceptance along them would lie.
     """
     greedy = sampling.temperature == 0
     read_at = replace(sampling, temperature=1.0, top_k=0, top_p=1.0, min_p=0.0) if greedy else sampling
-    laws = []
+    laws, told = [], []
     for prompt, generation in zip(prompts, generations, strict=True):
         laws.append(target.law(prompt, generation.ids, read_at))
-        check_written(prompt, laws[-1], sampling)
+        told.append(origin.of_law(laws[-1], sampling))
+        if why := told[-1].why_not:
+            raise UserError(f"prompt {prompt.id}: {_STRANGE} ({why}): let it write the text anew")
+    if why := sum(told, origin.Evidence()).why_not:
+        raise UserError(f"{_STRANGE} ({why}, over all {len(told)}): let it write them anew")
     return laws
 
 
@@ -248,35 +252,6 @@ def traced(target: Law, draft: Law, sampling: Sampling) -> Traced:
         return Traced(p=np.ones(len(hit)), q=hit, hit=hit)
     # Rounding may leave a token at the edge of a truncated law without probability; the text has it, so it had some.
     return Traced(p=np.clip(target.p, 1e-9, 1.0), q=np.clip(draft.p, 0.0, 1.0), hit=hit)
-
-
-def check_written(prompt: Prompt, law: Law, sampling: Sampling) -> None:
-    """Refuse a text that the target would not have written at these settings: acceptance along it would lie.
-
-    At temperature 0 most of its tokens must be the target's best ones (rounding moves near ties); above it, the sum
-    of -log p - entropy must lie within four standard deviations, and few tokens may be outside a truncated law.
-
-    Raises:
-        UserError: it would not.
-    """
-    count = len(law.p)
-    if count < 2:
-        return
-    if sampling.temperature == 0:
-        missed = int((law.gap > 0).sum())
-        if missed > max(2, count // 20):
-            raise UserError(
-                f"prompt {prompt.id}: {missed} of {count} tokens are not what the target says at temperature 0: the "
-                "text is another model's, or was written at other settings; let the target write it anew"
-            )
-        return
-    surprise, variance = law.surprise
-    z, outside = surprise / max(1e-9, float(np.sqrt(variance))), law.outside
-    if abs(z) > Z_LIMIT or outside > max(2, count // 20):
-        raise UserError(
-            f"prompt {prompt.id}: the target does not write such a text at these settings (z = {z:+.1f}, allowed is "
-            f"{Z_LIMIT:.0f}; {outside} of {count} tokens have no probability): let it write the text anew"
-        )
 
 
 def _texts(target: LoadedTarget, prompts: Sequence[Prompt], sampling: Sampling, *, together: bool) -> list[Generation]:
