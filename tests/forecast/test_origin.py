@@ -108,6 +108,9 @@ def test_a_target_is_told_that_it_did_not_write_its_own_texts(sampling: Sampling
     assert sum(found, Evidence()).why_not == ""
     # Each z is bounded by a normal law's and is not all zero.
     assert max(abs(one.surprise_z) + abs(one.best_z) + abs(one.count_z) for one in found) > (0.5 if top > 1 else -1)
+    if sampling == WARM:
+        # The mass is told, and so is its variance.
+        assert 0.2 < np.mean([one.count_z**2 for one in found]) < 1.3
     if top == 20:
         # Above temperature 1 the tail may hold most of the mass, and 20 tokens do not tell how much.
         assert sum(one.checked for one in found) >= (0 if sampling.temperature > 1 else 36)

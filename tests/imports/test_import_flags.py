@@ -235,3 +235,61 @@ def test_an_answer_without_its_end_passes_for_whole(tmp_path: Path) -> None:
     found = of(tmp_path, *lines[:4], *lines[5:])
     assert flagged(found) == ["unfinished"]
     assert found.records[0].accepted is None
+
+
+def values(found: Import) -> dict[str, float | None]:
+    return {one.name: one.value for one in found.totals.measures()}
+
+
+def test_impossible_counts_become_measures(tmp_path: Path) -> None:
+    good, known = samples.llamacpp(), values(of(tmp_path, samples.llamacpp()))
+    wrong = [
+        (samples.llamacpp(draft_n=5), "accepted_above_proposed", {"draft_acceptance", "tokens_per_draft_step"}),
+        (samples.llamacpp(predicted_n=0, draft_n=0, draft_n_accepted=0), "no_tokens", known.keys()),
+        (samples.vllm(num_spec_tokens=1), "length_above_k", {"draft_acceptance", "tokens_per_draft_step"}),
+    ]
+    for answer, flag, names in wrong:
+        for key in ("predicted_per_second",):
+            answer.get("timings", {}).pop(key, None)
+        alone = of(tmp_path, answer)
+        assert flag in flagged(alone)
+        assert {name for name, value in values(alone).items() if value is None} >= set(names)
+        assert all(value is None or value > 0 for value in values(alone).values())
+        if "timings" in answer:
+            # Beside a good one they change no measure that they have no part in.
+            both = values(of(tmp_path, good, answer))
+            assert {name: both[name] for name in names} == {name: known[name] for name in names}
+
+
+def test_more_tokens_than_k_plus_one_a_step_are_a_measure(tmp_path: Path) -> None:
+    answer = samples.sglang(completion_tokens=60)
+    for key in [*answer["meta_info"]]:
+        if key.startswith("spec_") and key not in (
+            "spec_verify_ct",
+            "spec_num_proposed_drafts",
+            "spec_draft_token_num",
+        ):
+            answer["meta_info"][key] = None
+    found = of(tmp_path, answer)
+    assert flagged(found) == ["length_above_k"]
+    assert values(found)["tokens_per_step"] is None
+
+
+def test_positions_that_cannot_be_are_survivals(tmp_path: Path) -> None:
+    for positions in ((3, 4, 2), (7, 1, 1)):
+        text = samples.prometheus(0, 0, 0, (0, 0, 0)) + samples.prometheus(6, 18, 9, positions)
+        (tmp_path / "a.prom").write_text(text)
+        assert not any(name.startswith("survival") for name in values(specq.import_metrics(tmp_path / "a.prom")))
+
+
+def test_a_reply_without_counts_is_called_clean(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    bare = {"id": "cmpl-1", "choices": [{"index": 0, "finish_reason": "stop", "text": "x"}]}
+    usage = {"usage": {"prompt_tokens": 20, "completion_tokens": 5}}
+    for answer, lacks in ((bare, "new tokens and drafts"), (bare | usage, "drafts")):
+        file = samples.lines(tmp_path / "a.jsonl", answer)
+        assert specq.cli.main(["import", str(file), "--format", "vllm"]) == 0
+        shown = " ".join(capsys.readouterr().out.split())
+        assert f"the file has no counts of {lacks}, so nothing is said of them" in shown
+        assert ("no count is impossible" in shown) is (lacks == "drafts")
+        assert specq.import_metrics(file, "vllm").totals.to_json()["lacks"] == lacks.split(" and ")
+    assert of(tmp_path, samples.vllm()).totals.lacks == ()

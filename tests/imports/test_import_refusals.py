@@ -138,4 +138,16 @@ def test_records_are_written_over_or_left_half_written(tmp_path: Path) -> None:
         specq.import_metrics(good, out=out)
     bad = samples.lines(tmp_path / "b.jsonl", samples.llamacpp(), samples.llamacpp(draft_nodes=1))
     refused(bad, out=tmp_path / "other")
-    assert list((tmp_path / "other").iterdir()) == []
+    assert not (tmp_path / "other").exists()
+    # Only what was made for it is taken away again.
+    refused(bad, out=out.parent / "x" / "y")
+    assert [one.name for one in out.parent.iterdir()] == ["out"]
+
+
+def test_an_out_that_is_a_file_is_a_failed_run_or_found_late(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    good = samples.lines(tmp_path / "a.jsonl", samples.llamacpp())
+    monkeypatch.setattr(source, "objects", lambda _: pytest.fail("the file was read"))
+    for out in (good, good / "below" / "it"):
+        with pytest.raises(ConfigError, match=r"--out .*a\.jsonl.*: .* is no folder; name a folder"):
+            specq.import_metrics(good, "llama.cpp", out=out)
+    assert specq.cli.main(["import", str(good), "--out", str(good)]) == 2

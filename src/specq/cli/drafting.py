@@ -10,6 +10,7 @@ import typer
 
 from specq.cli.options import Json, Out, Revision, Set, Smoke
 from specq.core.errors import ConfigError, RunFailed
+from specq.core.places import check_folder
 from specq.forecast import MOST_K
 from specq.run.catalog import DEFAULT_OUT
 
@@ -75,6 +76,8 @@ def drafts(
     from specq.forecast.of_file import changes_target
 
     depths = _contexts(contexts)
+    if live:
+        check_folder(out)
     if Path(target).suffix == ".toml":
         _check_file(context, target, draft or [])
         asked = api.load_experiment(target, set_ or (), smoke=smoke)

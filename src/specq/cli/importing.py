@@ -56,7 +56,11 @@ def shown(found: Import) -> Iterator[RenderableType]:
             yield Paragraph(text=f"{where}: {flag.text}", indent=2)
         if count > len(totals.first[name]):
             yield Paragraph(text=f"and {count - len(totals.first[name])} more; --out DIR writes all", indent=2)
-    if not totals.flags:
+    if totals.lacks:
+        yield Paragraph(
+            text=f"note: the file has no counts of {' and '.join(totals.lacks)}, so nothing is said of them"
+        )
+    if not totals.flags and totals.lacks != ("new tokens", "drafts"):
         yield Paragraph(text="no count is impossible, and none was found to mislead")
     if found.written is not None:
         yield Paragraph(text=f"Records: {found.written}")

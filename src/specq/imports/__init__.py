@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -56,7 +57,7 @@ def import_metrics(
     none of them: a log may be larger than that.
 
     Raises:
-        ConfigError: no such format, or a `before` for another one.
+        ConfigError: no such format, a `before` for another one, or `out` is no folder.
         UserError: the file cannot be read, is of no known format or version, or a line is damaged; names the line.
         RunFolderError: `out` holds an imported.jsonl already, or cannot be written. DiskFull: too little space.
     """
@@ -64,6 +65,8 @@ def import_metrics(
     from specq.imports.record import Flag, Imported
     from specq.imports.totals import Totals
 
+    if out is not None:
+        _check_free(Path(out))
     file = Path(path)
     name, found = detect.reader(file, format, None if before is None else Path(before))
     totals, records, flags = Totals(), list[Imported](), list[Flag]()
@@ -86,16 +89,22 @@ def import_metrics(
     return Import(file=file, format=name, records=tuple(records), flags=tuple(flags), totals=totals, written=written)
 
 
+def _check_free(folder: Path) -> None:
+    from specq.core import places
+    from specq.core.errors import RunFolderError
+
+    places.check_folder(folder)
+    if (folder / IMPORTED).exists():
+        raise RunFolderError(f"{folder / IMPORTED} is there already; name another --out, or move it away")
+
+
 def _write(folder: Path, found: Iterable[Imported | Flag]) -> Path:
     """Write the lines under another name first, so that a file that is refused half-way leaves none behind."""
     from specq.core import jsonl
-    from specq.core.errors import RunFolderError
     from specq.imports.record import to_json
 
-    target = folder / IMPORTED
-    if target.exists():
-        raise RunFolderError(f"{target} is there already; name another --out, or move it away")
-    part = folder / f"{IMPORTED}.part"
+    target, part = folder / IMPORTED, folder / f"{IMPORTED}.part"
+    made = [place for place in (folder, *folder.parents) if not place.exists()]
     try:
         folder.mkdir(parents=True, exist_ok=True)
         part.unlink(missing_ok=True)
@@ -110,5 +119,8 @@ def _write(folder: Path, found: Iterable[Imported | Flag]) -> Path:
     except BaseException:
         lines.close()
         jsonl.remove(part)
+        for place in made:
+            with suppress(OSError):
+                place.rmdir()
         raise
     return target

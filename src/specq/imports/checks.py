@@ -10,6 +10,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 
+from specq.core.nouns import counted
 from specq.imports.entry import Entry
 from specq.imports.record import Imported, Said
 
@@ -47,6 +48,26 @@ def most_a_step(record: Imported) -> int | None:
     return math.ceil(record.proposed / record.draft_steps)
 
 
+def drafts_can_be(record: Imported) -> bool:
+    """Whether as many proposals can have been accepted as the record says."""
+    accepted, proposed, steps, k = record.accepted, record.proposed, record.draft_steps, record.k
+    if accepted is None:
+        return True
+    return (proposed is None or accepted <= proposed) and (steps is None or k is None or accepted <= k * steps)
+
+
+def steps_can_be(record: Imported) -> bool:
+    """Whether the tokens can have come from the steps: each emits k + 1 at most."""
+    k, new, steps = most_a_step(record), record.new_tokens, record.steps
+    return k is None or new is None or steps is None or new - (record.requests or 0) <= steps * (k + 1)
+
+
+def positions_can_be(record: Imported) -> bool:
+    """Whether the counts by position fall from the passes that had proposals."""
+    positions, steps = record.accepted_by_position or (), record.draft_steps
+    return _rise(positions) is None and (not positions or steps is None or positions[0] <= steps)
+
+
 def _drafts(entry: Entry, record: Imported) -> None:
     accepted, proposed, steps, k = record.accepted, record.proposed, record.draft_steps, record.k
     if accepted is not None and proposed is not None and accepted > proposed:
@@ -55,6 +76,12 @@ def _drafts(entry: Entry, record: Imported) -> None:
         entry.flag("length_above_k", f"{accepted} accepted in {steps} steps of at most {k} proposals")
     if proposed is not None and steps is not None and k is not None and proposed > k * steps:
         entry.flag("counts_differ", f"{proposed} proposed in {steps} steps of at most {k} proposals")
+    if accepted is None and not steps_can_be(record):
+        entry.flag("length_above_k", f"{record.new_tokens} tokens in {record.steps} steps of at most {k} proposals")
+    if record.new_tokens is not None and record.new_tokens < (record.requests or 0):
+        entry.flag(
+            "no_tokens", f"{counted(record.new_tokens, 'new token')} in {counted(record.requests or 0, 'answer')}"
+        )
 
 
 def _length(entry: Entry, record: Imported, said: Said) -> None:

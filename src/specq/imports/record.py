@@ -100,6 +100,7 @@ FLAGS: dict[str, str] = {
     "counts_differ": "two counters of the same thing differ",
     "chunks_not_tokens": "the gaps between tokens are gaps between chunks",
     "not_a_number": "a count or a time is negative, infinite, NaN or no whole number",
+    "no_tokens": "fewer new tokens than answers: some have none, and no time to a first one",
     "missing_usage": "the count of new tokens is missing",
     "failed": "a request failed and is in no count",
     "left_out": "a request was left out on purpose, such as a warm-up",

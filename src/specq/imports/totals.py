@@ -1,6 +1,7 @@
 """Sums over records, and the measures that follow from them under this project's names.
 
-A ratio takes both of its sums from the same records: those that know both.
+A ratio takes both of its sums from the same records: those that know both, and whose counts can be. What cannot be
+is flagged (`checks`) and in no measure.
 """
 
 from __future__ import annotations
@@ -9,6 +10,7 @@ from array import array
 from dataclasses import dataclass
 from typing import Any
 
+from specq.imports.checks import drafts_can_be, positions_can_be, steps_can_be
 from specq.imports.record import Flag, Imported, Scope
 
 _SHOWN = 5
@@ -63,10 +65,15 @@ class Totals:
         self.derived += one.steps_from == "derived"
         requests = one.requests or 0
         after = None if one.new_tokens is None or one.requests is None else one.new_tokens - one.requests
+        if after is not None and after < 0:
+            # An answer without a token has no first one either.
+            return
         decode = None if one.e2e_s is None or one.ttft_s is None else one.e2e_s - one.ttft_s
-        self._ratio("tokens_per_step", after, one.steps, requests)
-        self._ratio("tokens_per_draft_step", _plus(one.accepted, one.draft_steps), one.draft_steps, requests)
-        self._ratio("draft_acceptance", one.accepted, one.proposed, requests)
+        if steps_can_be(one):
+            self._ratio("tokens_per_step", after, one.steps, requests)
+        if drafts_can_be(one):
+            self._ratio("tokens_per_draft_step", _plus(one.accepted, one.draft_steps), one.draft_steps, requests)
+            self._ratio("draft_acceptance", one.accepted, one.proposed, requests)
         self._latency("ttft_s", one.scope, one.ttft_s, one.requests, requests)
         self._latency("tpot_s", one.scope, decode, after, requests)
         self._latency("e2e_s", one.scope, one.e2e_s, one.requests, requests)
@@ -83,7 +90,7 @@ class Totals:
             self._tails[name].append(up / down)
 
     def _by_position(self, one: Imported) -> None:
-        if one.accepted_by_position is None or one.draft_steps is None:
+        if one.accepted_by_position is None or one.draft_steps is None or not positions_can_be(one):
             return
         self._positions += [0] * (len(one.accepted_by_position) - len(self._positions))
         for place, count in enumerate(one.accepted_by_position):
@@ -107,6 +114,12 @@ class Totals:
             known = [one for one in both if one is not None]
             found = sum(known) if known else None
         return None if found is None else int(found)
+
+    @property
+    def lacks(self) -> tuple[str, ...]:
+        """What the file has no counts of, in words."""
+        drafts = all(self.count(name) is None for name in ("draft_steps", "proposed", "accepted"))
+        return (*(("new tokens",) if self.count("new_tokens") is None else ()), *(("drafts",) if drafts else ()))
 
     def accepted_by_position(self) -> tuple[tuple[int, ...], int] | None:
         """Steps that accepted each position, and of how many steps with proposals; None where no record tells."""
@@ -149,6 +162,7 @@ class Totals:
             **{name: self.count(name) for name in (*_FIELDS, *_DRAFTS)},
             "steps_derived": self.derived,
             "failed": self.failed,
+            "lacks": list(self.lacks),
             "accepted_by_position": None if positions is None else list(positions[0]),
             "measures": {
                 one.name: {"value": one.value, "unit": one.unit, "n": one.n} | (one.tails or {})

@@ -11,6 +11,7 @@ import specq
 from specq.core import jsonl
 from specq.core.clock import utc_stamp
 from specq.core.errors import Unsupported
+from specq.core.places import check_folder
 
 if TYPE_CHECKING:
     from specq.lab.asked import OwnPrompts
@@ -94,6 +95,7 @@ def measure_requests(
     settings = Settings(lengths=tuple(lengths) or asked.LENGTHS, output_tokens=new_tokens, repeats=repeats, seed=seed)
     sizes = tuple(batch) or batching.SIZES
     asked.check(chosen, settings, sizes)
+    check_folder(out)
     url = target.startswith(("http://", "https://"))
     wanted = opening.Wanted(
         target=target,

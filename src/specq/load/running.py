@@ -10,6 +10,7 @@ from typing import Any
 from specq.core import hashes
 from specq.core.clock import utc_stamp
 from specq.core.errors import ConfigError, Interrupted, RunFailed, RunFolderError
+from specq.core.places import check_folder
 from specq.load import arrivals, folder, given, measuring
 from specq.load import asked as asking
 from specq.load import found as finding
@@ -90,6 +91,7 @@ def measure_load(
         UserError: a value, a file or an address will not do.
         Interrupted: Ctrl-C or a signal to stop. RunFailed: the server is gone. Both keep what was recorded.
     """
+    check_folder(out)
     if concurrency and (rate or trace):
         raise ConfigError("--concurrency is a closed loop, --rate and --trace are open ones: give one of them")
     way: Arrivals = "closed" if not (rate or trace) else "trace" if trace else "steady" if steady else "poisson"

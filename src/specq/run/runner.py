@@ -13,6 +13,7 @@ from specq.core import hashes, jsonl
 from specq.core.clock import utc_stamp
 from specq.core.errors import DiskFull, Interrupted, NonFiniteLogits, RunFailed, RunFolderError, UserError
 from specq.core.nouns import counted
+from specq.core.places import check_folder
 from specq.core.records import (
     Audited,
     Divergence,
@@ -144,6 +145,7 @@ def _needed(experiment: Experiment | None) -> Experiment:
 
 
 def _create(experiment: Experiment, out: Path) -> Store:
+    check_folder(out)
     plan = inputs.make_plan(experiment)
     plan.check()
     _need_disk(plan, out)
