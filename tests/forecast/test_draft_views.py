@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import json
+import re
 from dataclasses import replace
 from types import SimpleNamespace
 from typing import Any
@@ -132,3 +133,22 @@ def test_contexts_on_the_command_line_are_numbers_with_commas() -> None:
     for words in ("256;1024", "0", "-4", "1e3", "256,", "256,,1"):
         with pytest.raises(ConfigError, match=r"--contexts .*: allowed are numbers of tokens"):
             drafting._contexts(words)
+
+
+@pytest.mark.parametrize(("near", "says"), [(1, "about 1 more prompt like"), (2, "about 2 more prompts like")])
+def test_one_draft_alone_is_told_apart_from_the_best_two(near: int, says: str) -> None:
+    study = found(12)
+    first = study.ranking.forecasts[0]
+    study.ranking = replace(study.ranking, near=near)
+    assert f"d and plain decoding are not apart; {says} these would part them." in shown(draft_views.study(study))
+    more = [replace(first, cell=replace(first.cell, draft=name), speedup=up) for name, up in (("d", 1.2), ("e", 1.1))]
+    study.ranking = replace(study.ranking, forecasts=tuple(more))
+    study.drafts = dict.fromkeys("de", study.drafts["d"])
+    assert f"d and e are not apart; {says}" in shown(draft_views.study(study))
+
+
+def test_counts_of_one_have_nouns_of_many() -> None:
+    told = shown(draft_views.study(found(1)))
+    assert "Forecast from 1 text of the target" in told
+    assert not re.search(r"\b1 (texts|prompts|tokens)\b", told)
+    assert not re.search(r"\b1 (texts|prompts|tokens)\b", shown(draft_views.study(found(3))))

@@ -42,7 +42,8 @@ def test_the_tables_lack_a_number_that_the_file_has(tmp_path: Path) -> None:
     assert [(one["part"], one["faster"]) for one in rows(found, "Forecast: strata")] == [("writing", "0 %")]
     said = render(found)
     assert "self8 is hopeless here: verifying 4 tokens takes 5 plain steps." in said
-    assert "about 7 more prompts like these would part them" in said
+    # The other draft is slower than none, so that none is what the best is held against.
+    assert "lookup and plain decoding are not apart; about 7 more prompts like these would part them" in said
     assert "curves 5.00 s, texts 4.00 s, reading 1.00 s" in said
 
 

@@ -1,4 +1,5 @@
 import math
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -120,6 +121,9 @@ def test_more_prompts_needed_is_enough_and_no_more() -> None:
 
 def test_more_prompts_says_nothing_where_nothing_can_be_said() -> None:
     assert more_prompts(pooled_ratio([[1.0]], [[2.0]])) is None
+    few = pooled_ratio([[1.0, 2.0, 1.5, 1.1]], [[1.1, 1.0, 1.6, 1.2]])
+    assert more_prompts(few) is None
+    assert more_prompts(replace(few, n=5)) is not None
     assert more_prompts(pooled_ratio([[1.0, 2.0]], [[2.0, 1.0]])) is None
 
 

@@ -11,13 +11,14 @@ from rich.console import RenderableType
 
 from specq.cli import live_views
 from specq.cli.views import table, text
+from specq.core.nouns import counted
 from specq.forecast import cost, settings
 from specq.forecast.cost import Curve
-from specq.forecast.predict import Forecast
+from specq.forecast.predict import Forecast, one_a_draft
 from specq.forecast.study import Study
 from specq.forecast.validate import Gap
 from specq.report import Report
-from specq.report.words import NOTHING, number, ratio, size
+from specq.report.words import NOTHING, near_tie, number, ratio, size
 from specq.report.words import share as percent
 from specq.run.provenance import tidy
 
@@ -70,7 +71,8 @@ def study(found: Study) -> Iterator[RenderableType]:
     yield from table(("draft", "method", "tokenizer", "weights", "of the target"), _compatible(found))
     warm = "greedy" if load.temperature == 0 else f"temperature {load.temperature:g}"
     yield text(
-        f"Forecast from {ranking.prompts} texts of the target ({warm}, up to {load.max_new_tokens} tokens): every k "
+        f"Forecast from {counted(ranking.prompts, 'text')} of the target ({warm}, up to "
+        f"{counted(load.max_new_tokens, 'token')}): every k "
         f"from 1 to {_most(found)} and the rules {', '.join(found.rules)}; the best of each "
         f"draft and rule. Plain decoding: {number(ranking.plain_tokens_per_s)} tokens/s."
     )
@@ -81,7 +83,9 @@ def study(found: Study) -> Iterator[RenderableType]:
     if ranking.prompts < 2:
         yield text("One prompt: there is no interval, and nothing can be said about other prompts.")
     elif ranking.near is not None:
-        yield text(f"The best two are not apart; about {ranking.near} more prompts like these would part them.")
+        best, *others = one_a_draft(ranking.forecasts)
+        rival = others[0].cell.draft if others and others[0].speedup > 1 else None
+        yield text(near_tie(ranking.near, best.cell.draft, rival))
     if outside := _outside(found):
         yield text(outside)
     yield from _strata(found)
@@ -98,7 +102,7 @@ def _strata(found: Study) -> Iterator[RenderableType]:
                 (
                     one.by,
                     one.name,
-                    f"{one.n} {'tokens' if one.by == 'position' else 'prompts'}",
+                    counted(one.n, "token" if one.by == "position" else "prompt"),
                     ratio(one.tokens_per_step),
                     ratio(one.speedup),
                     _interval(one.low, one.high),

@@ -11,6 +11,7 @@ from rich.console import RenderableType
 
 from specq.cli import live_views
 from specq.cli.views import table, text
+from specq.core.nouns import counted
 from specq.forecast import joint_live
 from specq.forecast.joint import Grid
 from specq.report import Report, forecast_grid_layout
@@ -33,7 +34,8 @@ def forecast(found: Grid) -> Iterator[RenderableType]:
     warm = "greedy" if load.temperature == 0 else f"temperature {load.temperature:g}"
     yield text(
         f"Plain decoding of each target, {next(iter(found.plain.values())).turns} turns; forecasts from "
-        f"{len(found.laid.plan.prompts)} texts of each ({warm}, up to {load.max_new_tokens} tokens)."
+        f"{counted(len(found.laid.plan.prompts), 'text')} of each ({warm}, up to "
+        f"{counted(load.max_new_tokens, 'token')})."
     )
     yield from table(
         ("target", "ms/step", "speed-up"),

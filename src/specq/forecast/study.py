@@ -13,6 +13,7 @@ import numpy as np
 from specq.core.clock import now
 from specq.core.errors import Unsupported, UserError
 from specq.core.hashes import seed_of
+from specq.core.nouns import counted
 from specq.core.types import EXACT_RULES, DraftSpec, Generation, Prompt, Rule, Sampling, TargetSpec
 from specq.decoding.law import Law
 from specq.engines.base import Copies, LoadedTarget
@@ -117,7 +118,7 @@ def study(
         )
         ceilings(curves)
         curves_s, begun = now() - begun, now()
-        say(f"the target writes {len(plan.prompts)} texts")
+        say(f"the target writes {counted(len(plan.prompts), 'text')}")
         generations = _texts(target, plan.prompts, sampling, together=engine.capabilities.batches)
         texts_s, begun = now() - begun, now()
         say("the drafts read them")

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from specq.core.nouns import counted
 from specq.report import forecast_grid_layout
 from specq.report.forecast_file import Cell, Forecasts
 from specq.report.forecast_gaps import FACTORS, ForecastReport, Gap
 from specq.report.section import Section, table
-from specq.report.words import NOTHING, interval, milliseconds, number, ratio, share
+from specq.report.words import NOTHING, interval, milliseconds, near_tie, number, ratio, share
 
 TITLES = (
     *("Forecast", "Forecast: where the difference comes from", "Forecast: ranking", "Forecast: ceilings"),
@@ -68,7 +69,7 @@ def split(gap: Gap) -> tuple[str, ...]:
 def _beside(whole: Forecasts, gaps: Sequence[Gap]) -> Section:
     took = ", ".join(f"{name} {number(float(value))} s" for name, value in whole.seconds.items())
     lines = [
-        f"Forecast from {whole.prompts} {'text' if whole.prompts == 1 else 'texts'} of the target before the run "
+        f"Forecast from {counted(whole.prompts, 'text')} of the target before the run "
         "began, beside what the run measured: speed-ups over plain decoding. inside: the measured one lies in the "
         "forecast's 95 % interval.",
         *(f"{gap.label}: {gap.why}." for gap in gaps if gap.why),
@@ -130,7 +131,9 @@ def _ranking(whole: Forecasts, gaps: Sequence[Gap]) -> Section:
     if whole.prompts < 2:
         lines.append("One prompt: there is no interval, and nothing can be said about other prompts.")
     elif whole.more_prompts is not None:
-        lines.append(f"The best two are not apart; about {whole.more_prompts} more prompts like these would part them.")
+        best, *others = dict.fromkeys(cell.draft for cell in whole.cells)
+        rivals = [one for one in others if any(cell.draft == one and cell.speedup > 1 for cell in whole.cells)]
+        lines.append(near_tie(whole.more_prompts, best, rivals[0] if rivals else None))
     columns = (
         *("draft", "rule", "k", "tokens/step", "speed-up", "95 % interval", "tokens/s"),
         *("faster", "slower prompts", "regret", "run as"),

@@ -7,6 +7,8 @@ import re
 import unicodedata
 from typing import TYPE_CHECKING
 
+from specq.core.nouns import counted
+
 if TYPE_CHECKING:
     from specq.report.measures import Measure
 
@@ -107,6 +109,12 @@ def signed(value: float | None, share_of: bool = True) -> str:
         finer = f"{scaled:+.{digits + 1}f}"
         return finer if float(finer) else f"{0:+.{digits}f}"
     return shown
+
+
+def near_tie(more: int, best: str, rival: str | None) -> str:
+    """How many more prompts would part the best draft from the next, or from plain decoding where that is its rival."""
+    told = f"{best} and {rival or 'plain decoding'} are not apart"
+    return f"{told}; about {counted(more, 'more prompt')} like these would part them."
 
 
 def span(low: float, high: float, share_of: bool = True) -> str:

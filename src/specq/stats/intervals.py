@@ -19,6 +19,8 @@ P99_FROM = 100
 # The fewest values that each quantile is told of.
 TAIL_FROM = {"p50": 1, "p95": P95_FROM, "p99": P99_FROM}
 MOST_PROMPTS = 100_000
+# A spread over fewer prompts than these says next to nothing of how many more are needed.
+FEWEST_PROMPTS = 5
 
 Values = Sequence[float] | np.ndarray
 
@@ -185,9 +187,9 @@ def _ratio_of(up: np.ndarray, down: np.ndarray) -> float:
 def more_prompts(ratio: Interval, level: float = 0.95) -> int | None:
     """How many prompts beyond `ratio.n` would move its interval off 1, were value and spread to stay.
 
-    None when nothing can be said: one prompt, a value of exactly 1, or more than 100,000 prompts.
+    None when nothing can be said: fewer than 5 prompts, a value of exactly 1, or more than 100,000 prompts.
     """
-    if ratio.n < 2 or ratio.value <= 0 or ratio.value == 1.0:
+    if ratio.n < FEWEST_PROMPTS or ratio.value <= 0 or ratio.value == 1.0:
         return None
     distance = abs(math.log(ratio.value))
 
