@@ -199,6 +199,16 @@ def test_a_greedy_text_may_have_tokens_far_from_the_likeliest() -> None:
     assert sum([short] * 12, Evidence()).why_not == "24 of 240 tokens are not its likeliest"
 
 
+def test_the_variance_of_an_open_mass_is_less_than_it_can_be() -> None:
+    """Between two ends m (1 - m) is greatest where m is nearest to one half."""
+    for head, temperature in (((-1.5, -2.0), 1.1), ((-0.5, -1.2), 1.1), ((-0.5, -1.2), 1.2), ((-0.5, -1.2), 0.7)):
+        one = Position(own=head[0], rank=1, head=head, inside=True, hit=(1.0, 1.0))
+        found = origin.of_file([one], [False], Sampling(temperature=temperature))
+        assert found.mass[0] + 0.04 < found.mass[1]
+        m = np.linspace(*found.mass, 1001)
+        assert found.mass_variance == pytest.approx((m * (1 - m)).max(), rel=1e-3)
+
+
 def test_tokens_that_tie_with_the_last_of_the_likeliest_count_for_either() -> None:
     tied = Position(own=-3.0, rank=6, head=(-1.0, -2.0, -3.0), inside=False, hit=(0.0, 0.0))
     assert origin.of_file([tied], [False], WARM).among == (0, 1)

@@ -9,7 +9,7 @@ Shapes: B rows, H hidden size, V vocabulary.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -100,10 +100,13 @@ class _Row:
 
 
 @torch.inference_mode()
-def write(model: PreTrainedModel, asks: Sequence[Ask], how: How) -> list[Text]:
+def write(
+    model: PreTrainedModel, asks: Sequence[Ask], how: How, tell: Callable[[int], None] | None = None
+) -> list[Text]:
     """The target's texts, in the order of `asks`; those without a single learned token are left out.
 
-    Each has a seed of its own, so that a text depends on its batch by rounding alone.
+    Each has a seed of its own, so that a text depends on its batch by rounding alone. `tell` hears after every pass how
+    many tokens are learned so far.
 
     Raises:
         Unsupported: the model keeps no key-value cache. NonFiniteLogits: its logits are not finite.
@@ -124,6 +127,8 @@ def write(model: PreTrainedModel, asks: Sequence[Ask], how: How) -> list[Text]:
             for i, row in enumerate(live):
                 if writing[i]:
                     row.take(tokens[i], states[i], how)
+        if tell is not None:
+            tell(sum(len(row.kept) for row in rows))
         left = [i for i, row in enumerate(live) if not row.done]
         if len(left) <= how.leave:
             break

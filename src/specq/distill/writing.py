@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import shutil
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
-from itertools import count, islice
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+from itertools import accumulate
 from pathlib import Path
 from typing import Any
 
@@ -111,36 +112,49 @@ class Writer:
             written += 1
         files = Files([folder / shards.NAME.format(n) for n in range(written)])
         seconds = float(files.about[-1]["seconds"]) if written else 0.0
+        taken = int(files.about[-1].get("taken", BATCH * written)) if written else 0
         tokens = sum(entry.learned for entry in files.entries)
         told = now() - _TELL_S
-        for number, work in islice(enumerate(self._work(given)), written, None):
-            if tokens >= recipe.tokens if recipe.tokens else seconds >= recipe.sampling_s:
-                break
-            begin = now()
-            texts = self._read(work.given) if work.given else self._write(work.asks)
-            kept = [text for text in texts if _key(text.ids, text.start, self.opening) not in avoid]
-            seconds += now() - begin
-            tokens += sum(len(text.ids) - text.start for text in kept)
-            dropped = max(len(work.asks), len(work.given)) - len(kept)
-            path = folder / shards.NAME.format(number)
-            shards.write(path, kept, {"seconds": f"{seconds:.3f}", "dropped": str(dropped)})
-            written = number + 1
-            if tokens == 0 and written == _EMPTY:
-                raise ModelError(
-                    f"nothing came of {_EMPTY} batches of texts: the target ended them at once, or asked what is held "
-                    "out; give --texts FILE with prompts"
-                )
+
+        def tell(more: int, begin: float) -> None:
+            nonlocal told
             if now() - told >= _TELL_S:
                 told = now()
-                say(_told(recipe, tokens, seconds))
+                say(_told(recipe, tokens + more, seconds + now() - begin))
+
+        while not (tokens >= recipe.tokens if recipe.tokens else seconds >= recipe.sampling_s):
+            left = recipe.tokens - tokens if recipe.tokens else None
+            work = self._work(given, taken, left)
+            if not (work.given or work.asks):
+                break
+            begin = now()
+            texts = self._read(work.given) if work.given else self._write(work.asks, left, partial(tell, begin=begin))
+            kept = [text for text in texts if _key(text.ids, text.start, self.opening) not in avoid]
+            kept = kept if left is None else _first(kept, left)
+            seconds += now() - begin
+            tokens += sum(len(text.ids) - text.start for text in kept)
+            size = max(len(work.asks), len(work.given))
+            taken += size
+            path = folder / shards.NAME.format(written)
+            about = {"seconds": f"{seconds:.3f}", "dropped": str(size - len(kept)), "taken": str(taken)}
+            shards.write(path, kept, about)
+            written += 1
+            if tokens == 0 and taken >= _EMPTY * BATCH:
+                raise ModelError(
+                    f"nothing came of {taken} texts: the target ended them at once, or asked what is held "
+                    "out; give --texts FILE with prompts"
+                )
+            tell(0, now())
             _check_room(folder, path, tokens, seconds, recipe)
         found = Files([folder / shards.NAME.format(n) for n in range(written)])
         _check_enough(found, recipe)
         return found
 
-    def _write(self, asks: Sequence[Ask]) -> list[Text]:
+    def _write(self, asks: Sequence[Ask], left: int | None, tell: Callable[[int], None]) -> list[Text]:
         leave = _LEAVE if len(asks) == BATCH else 0
-        return write(self.model, asks, self._how("train", self.recipe.temperature, ANSWER_TOKENS, leave))
+        # The last answers are cut where all of them together would be more than is asked for.
+        longest = ANSWER_TOKENS if left is None else min(ANSWER_TOKENS, -(-left // len(asks)))
+        return write(self.model, asks, self._how("train", self.recipe.temperature, longest, leave), tell)
 
     @torch.inference_mode()
     def _read(self, given: Sequence[GivenText]) -> list[Text]:
@@ -152,30 +166,44 @@ class Writer:
             found.append(Text(ids=text.ids, start=text.start, hidden=hidden.cpu().clone()))
         return found
 
-    def _work(self, given: Given | None) -> Iterator[_Work]:
-        """Batch after batch: given texts once, then prompts again and again, or the target's own questions."""
+    def _work(self, given: Given | None, taken: int, left: int | None) -> _Work:
+        """The next texts: given ones once, then prompts again and again, or the target's own questions.
+
+        At most BATCH, and no more than `left` tokens take; nothing where all is done.
+        """
+        rows = BATCH if left is None else min(BATCH, -(-left // ANSWER_TOKENS))
         if given is None:
-            for first in count(0, BATCH):
-                yield _Work(asks=[self.opening.ask(n) for n in range(first, first + BATCH)])
-        else:
-            for at in range(0, len(given.texts), BATCH):
-                yield _Work(given=given.texts[at : at + BATCH])
-            # Prompts of like length together: a batch waits for its longest one.
-            ordered = sorted(given.prompts, key=len)
-            # Sampled, an answer differs each time; greedy, once is all there is.
-            for round_ in range(1) if self.recipe.temperature == 0 else count():
-                for at in range(0, len(ordered), BATCH):
-                    some = ordered[at : at + BATCH]
-                    first = round_ * len(ordered) + at
-                    yield _Work(asks=[Ask(number=first + n, prompt=ids) for n, ids in enumerate(some)])
-                if not ordered:
-                    return
+            return _Work(asks=[self.opening.ask(n) for n in range(taken, taken + rows)])
+        if taken < len(given.texts):
+            some = given.texts[taken : taken + BATCH]
+            running = accumulate((len(text.ids) - text.start for text in some), initial=0)
+            return _Work(given=[text for text, before in zip(some, running, strict=False) if not left or before < left])
+        if not given.prompts:
+            return _Work()
+        # Prompts of like length together: a batch waits for its longest one.
+        ordered = sorted(given.prompts, key=len)
+        first = taken - len(given.texts)
+        round_, at = divmod(first, len(ordered))
+        # Sampled, an answer differs each time; greedy, once is all there is.
+        if round_ and self.recipe.temperature == 0:
+            return _Work()
+        return _Work(asks=[Ask(number=first + n, prompt=ids) for n, ids in enumerate(ordered[at : at + rows])])
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Work:
     asks: Sequence[Ask] = ()
     given: Sequence[GivenText] = ()
+
+
+def _first(texts: Sequence[Text], tokens: int) -> list[Text]:
+    """The texts of the first so many learned tokens, the last one cut."""
+    found = []
+    for text in texts:
+        if (size := min(tokens, len(text.ids) - text.start)) > 0:
+            found.append(replace(text, ids=text.ids[: text.start + size], hidden=text.hidden[:size]))
+            tokens -= size
+    return found
 
 
 def _key(ids: tuple[int, ...], start: int, opening: Opening) -> tuple[int, ...]:
@@ -204,7 +232,8 @@ def _check_room(folder: Path, path: Path, tokens: int, seconds: float, recipe: R
 
 def _check_enough(files: Files, recipe: Recipe) -> None:
     tokens = sum(entry.learned for entry in files.entries)
-    if tokens >= STEP_TOKENS:
+    # Who asks for fewer than a step takes gets one of so many.
+    if tokens >= min(STEP_TOKENS, recipe.tokens or STEP_TOKENS):
         return
     if recipe.texts != SELF:
         raise PromptError(
