@@ -187,6 +187,19 @@ def test_a_target_that_does_not_fit_is_loaded(
         distill_model(str(target), 2, tmp_path / "out")
 
 
+@pytest.mark.parametrize("tensor", ["model.layers.1.mlp.up_proj.weight", "model.norm.weight"])
+def test_weights_that_are_no_numbers_are_blamed_on_the_architecture(target: Path, tmp_path: Path, tensor: str) -> None:
+    """Those of a layer that is left out, too: the target writes the texts."""
+    from safetensors.torch import load_file, save_file
+
+    shutil.copytree(target, tmp_path / "nan")
+    weights = load_file(tmp_path / "nan" / "model.safetensors")
+    weights[tensor].view(-1)[3] = float("nan")
+    save_file(weights, tmp_path / "nan" / "model.safetensors", metadata={"format": "pt"})
+    with pytest.raises(ModelError, match=rf"nan: {tensor} holds values that are not finite: fetch the model again"):
+        distill_model(str(tmp_path / "nan"), 2, tmp_path / "out")
+
+
 def test_a_disk_fills_up_before_it_is_said(target: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     usage = shutil.disk_usage(tmp_path)
     monkeypatch.setattr(writing.shutil, "disk_usage", lambda path: usage._replace(free=1000))

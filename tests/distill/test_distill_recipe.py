@@ -52,6 +52,11 @@ def test_a_count_of_layers_gives_fewer() -> None:
     ],
 )
 def test_layers_that_cannot_be_kept_pass(asked: str, says: str) -> None:
+    for few in ("1", "0,"):
+        with pytest.raises(ConfigError, match="the target has a single layer, so no draft can keep fewer"):
+            recipe.chosen(few, 1)
+    with pytest.raises(ConfigError, match=r"the target has 2 layers; allowed is 1$"):
+        recipe.chosen("2", 2)
     with pytest.raises(ConfigError, match=says):
         recipe.chosen(asked, 30)
 

@@ -109,3 +109,12 @@ def test_logits_that_are_more_than_the_heads_are_learned_wrongly(one_thread: Non
         p.data.normal_(0, 0.3)
     with pytest.raises(Unsupported, match="a cap or a scale"):
         shorten.check(target, shorten.build(target, (0, 2)), (0, 2))
+
+
+def test_layers_that_overflow_are_blamed_on_the_architecture(one_thread: None) -> None:
+    target = tiny_models.make("llama")
+    model = shorten.build(target, (0, 2))
+    for one in (target, model):
+        one.get_output_embeddings().register_forward_hook(lambda module, given, made: made * float("inf"))
+    with pytest.raises(Unsupported, match=r"the logits of layers 0, 2 alone are not finite in float32, though the w"):
+        shorten.check(target, model, (0, 2))

@@ -118,12 +118,25 @@ def test_logits_that_are_not_finite_name_no_model(folder_of, spec):
     target = HFEngine(device="cpu").open(str(folder_of("llama", seed=9)))
     target.model.get_output_embeddings().weight.data.fill_(float("nan"))
     said = "draft self, k = 2, rejection" if spec else "plain decoding"
-    with pytest.raises(NonFiniteLogits, match=rf"llama, {said}: the model returned logits that are not finite"):
+    with pytest.raises(
+        NonFiniteLogits, match=rf"llama, {said}: the model returned logits .*: lm_head.weight of the target holds"
+    ):
         target.decoder(spec).generate([PROMPT], tiny.greedy(4))
 
 
 def test_logits_of_a_draft_that_are_not_finite_are_blamed_on_the_target(target_of, folder_of):
     decoder = target_of("llama").decoder(DraftSpec(method="model", model=str(folder_of("llama", seed=8)), k=2))
     decoder.target.draft_model(decoder.draft).get_output_embeddings().weight.data.fill_(float("nan"))
-    with pytest.raises(NonFiniteLogits, match=r"draft [^ ]+, k = 2, rejection: in the draft, the model returned"):
+    with pytest.raises(
+        NonFiniteLogits, match=r", rejection: in the draft, the model returned .*: lm_head.weight of the draft holds"
+    ):
         decoder.generate([PROMPT], tiny.greedy(4))
+
+
+def test_finite_weights_are_blamed_or_float32_is_advised_in_float32(folder_of, monkeypatch):
+    for dtype, says in (("float32", "check the weights"), ("bfloat16", "try dtype float32, or check the weights")):
+        target = HFEngine(device="cpu", dtype=dtype).open(str(folder_of("llama", seed=9)))
+        head = target.model.get_output_embeddings()
+        head.register_forward_hook(lambda module, given, made: made * float("inf"))
+        with pytest.raises(NonFiniteLogits, match=rf"after \d+ tokens: {says}$"):
+            target.decoder(None).generate([PROMPT], tiny.greedy(4))

@@ -76,9 +76,16 @@ class RunFailed(SpecqError):
 
 
 class NonFiniteLogits(RunFailed):
-    """A model returned NaN, +inf or only -inf as logits: its weights or its dtype must change."""
+    """A model returned NaN, +inf or only -inf as logits: its weights or its dtype must change.
+
+    `found` says what was returned, and of which model; `advice` what to do, "" where `found` says it.
+    """
 
     exit_code = 2
+
+    def __init__(self, found: str, advice: str = "") -> None:
+        super().__init__(f"{found}: {advice}" if advice else found)
+        self.found, self.advice = found, advice
 
 
 class DiskFull(RunFailed):

@@ -24,6 +24,7 @@ from transformers import (
 from specq.core.errors import NonFiniteLogits
 from specq.core.hashes import seed_of
 from specq.core.types import Sampling
+from specq.decoding.finite import advice
 
 NUCLEUS_GUESS = 512
 """How many of the best tokens are sorted first for top-p; a flatter row falls back to a full sort."""
@@ -60,7 +61,8 @@ class Warper:
         if not bool(torch.isfinite(best).all()):
             raise NonFiniteLogits(
                 f"the model returned logits that are not finite (largest of a row: {best.tolist()}) "
-                f"after {len(ids)} tokens: try dtype float32, or check the weights"
+                f"after {len(ids)} tokens",
+                advice(str(logits.dtype).removeprefix("torch.")),
             )
         scores = logits.float()
         if not self._needs_text:

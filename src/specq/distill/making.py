@@ -17,6 +17,7 @@ from transformers import GenerationConfig, PreTrainedModel
 import specq
 from specq.core import hashes, jsonl
 from specq.core.errors import ModelError, PromptError, Unsupported
+from specq.decoding import finite
 from specq.decoding.runnable import check_class
 from specq.distill import given, overlap, products, recipe, shards, shorten, train, vocabulary, work, writing
 from specq.distill.artifact import FILE, Distilled
@@ -141,6 +142,8 @@ def _made(checked: _Checked, asked: Recipe, part: Path, final: Path, say: Say) -
     engine = HFEngine(packed=False, attention=_attention(source.folder))
     with quiet():
         target = engine.load(source, "auto").model
+        if (tensor := finite.broken(target)) is not None:
+            raise ModelError(f"{source.name}: {tensor} {finite.WEIGHTS}")
         model = shorten.build(target, checked.keep)
     shorten.check(target, model, checked.keep)
     head = products.chosen(Head.of(target), part)

@@ -117,14 +117,22 @@ def chosen(asked: str, total: int) -> tuple[int, ...]:
         ConfigError: none, all or more of them; one out of range, twice or out of order.
     """
     numbers = listed(asked)
+    if total < 2:
+        raise ConfigError(
+            f"--layers {asked}: the target has a single layer, so no draft can keep fewer: give a target with more"
+        )
     if "," not in asked:
         count = numbers[0]
         if not 1 <= count < total:
-            raise ConfigError(f"--layers {asked}: the target has {total} layers; allowed is 1 to {total - 1}")
+            raise ConfigError(f"--layers {asked}: the target has {total} layers; {_allowed(total)}")
         last = max(1, count - 1)
         return tuple(dict.fromkeys(round(i * (total - 1) / last) for i in range(count)))
     _check_list(asked, numbers, total)
     return tuple(numbers)
+
+
+def _allowed(total: int) -> str:
+    return "allowed is 1" if total == 2 else f"allowed is 1 to {total - 1}"
 
 
 def _check_list(asked: str, numbers: Sequence[int], total: int) -> None:

@@ -133,7 +133,10 @@ def check(target: PreTrainedModel, model: PreTrainedModel, keep: Sequence[int]) 
     except Exception as error:
         raise Unsupported(_cannot(type(target).__name__, reason(error))) from error
     if not bool(torch.isfinite(logits).all()):
-        raise Unsupported(_cannot(type(target).__name__, "its logits are not finite with these layers"))
+        raise Unsupported(
+            f"the logits of layers {', '.join(map(str, keep))} alone are not finite in "
+            f"{str(logits.dtype).removeprefix('torch.')}, though the weights are: name other --layers"
+        )
     if not _close(logits, expected):
         raise Unsupported(
             _cannot(type(target).__name__, "its config does not carry over what single layers are, logits differ")

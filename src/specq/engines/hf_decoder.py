@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from specq.core.errors import NonFiniteLogits, PromptError, Unsupported
 from specq.core.types import CacheType, DraftSpec, Generation, OnStep, Prompt, Sampling
+from specq.decoding import finite
 from specq.decoding.batch import BatchChain, BatchDrafter, BatchLookup, BatchLookupFirst, decode_batch
 from specq.decoding.compiled import CompiledSession
 from specq.decoding.drafters import Drafter
@@ -92,8 +93,19 @@ class HFDecoder:
         try:
             self._decode(requests, batch_size)
         except NonFiniteLogits as error:
-            raise NonFiniteLogits(f"{self.target.resolved.name}, {self._named()}: {error}") from error
+            found = f"{self.target.resolved.name}, {self._named()}: {error.found}"
+            raise NonFiniteLogits(found, self._broken() or error.advice) from error
         return [request.generation() for request in requests]
+
+    def _broken(self) -> str:
+        """Which weights are not finite, of target or draft; "" where all are."""
+        models = {"target": self.target.model}
+        if self.draft is not None and self.draft.method == "model":
+            models["draft"] = self.target.draft_model(self.draft)
+        for who, model in models.items():
+            if (name := finite.broken(model)) is not None:
+                return f"{name} of the {who} {finite.WEIGHTS}"
+        return ""
 
     def _named(self) -> str:
         if self.draft is None:

@@ -23,10 +23,11 @@ from specq.core.clock import Laps
 from specq.core.errors import NonFiniteLogits, Unsupported
 from specq.core.hashes import seed_of
 from specq.core.types import DraftSpec, Finish, Generation, OnStep, Prompt, Sampling, Step
+from specq.decoding.finite import advice
 from specq.decoding.request import STOP_MARGIN
 from specq.engines.base import one_each
 from specq.engines.hf_decoder import check_prompt
-from specq.engines.mlx_session import PREFILL
+from specq.engines.mlx_session import PREFILL, broken
 
 if TYPE_CHECKING:
     from specq.engines.mlx_target import MLXTarget
@@ -121,9 +122,12 @@ class MLXDecoder:
             laps.lap("verify_s")
             ids.append(token)
             if not np.isfinite(np.asarray(logprobs)[token]):
+                models = {"target": self.target.kv.model}
+                models |= {} if self.draft is None else {"draft": self._draft_kv.model}
                 raise NonFiniteLogits(
                     f"{self.target.resolved.name}: the model returned logits that are not finite after "
-                    f"{len(prompt.ids) + len(ids) - 1} tokens: try dtype float32, or check the weights"
+                    f"{len(prompt.ids) + len(ids) - 1} tokens",
+                    broken(models) or advice(self.target.dtype),
                 )
             finish = self._finish(ids, sampling, ends)
             laps.lap("rest_s")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from types import SimpleNamespace
 from typing import Any, cast
 
@@ -14,7 +14,9 @@ from mlx_lm.models.cache import can_trim_prompt_cache, make_prompt_cache, trim_p
 from torch import Tensor
 
 from specq.core.errors import Unsupported
+from specq.decoding import finite
 from specq.decoding.session import Session
+from specq.quantize import mlx_methods
 
 PREFILL = 2048
 """Tokens of a prompt in one pass, as in mlx_lm.generate.generate_step."""
@@ -126,6 +128,15 @@ class MLXSession:
         if tokens:
             trim_prompt_cache(self.cache, tokens)
         self.length -= tokens
+
+
+def broken(models: Mapping[str, Any]) -> str:
+    """Which weights of these models are not finite, as `decoding.finite` says it of torch's; "" where all are."""
+    for who, model in models.items():
+        for name, array in mlx_methods.parameters(model):
+            if mlx_methods.is_float(array) and not bool(mx.isfinite(array).all()):
+                return f"{name} of the {who} {finite.WEIGHTS}"
+    return ""
 
 
 def as_session(kv: KVCache, dtype: str) -> Session:

@@ -27,7 +27,7 @@ def choose(
             return int(warper.argmax(ids, logits)), None
         q = warper.probs(ids, logits)
     except NonFiniteLogits as error:
-        raise NonFiniteLogits(f"in the draft, {error}") from error
+        raise NonFiniteLogits(f"in the draft, {error.found}", error.advice) from error
     return int(draw(q, torch.tensor([stream.random()], dtype=torch.float64))), q
 
 
