@@ -21,6 +21,7 @@ class FakeDecoder:
     k: int
     right: bool = False
     drift: float = 0.0
+    dips: bool = False
     clock: list[int] = field(default_factory=list)
     seen: list[tuple[int, tuple[int, ...], Sampling]] = field(default_factory=list)
 
@@ -43,7 +44,8 @@ class FakeDecoder:
                         accepted=emitted - 1,
                         emitted=emitted,
                         draft_s=0.1 * size * slow,
-                        verify_s=(1 + 0.01 * size + len(prompt.ids) // 100) * slow,
+                        verify_s=(1 + (0.01 if size < 4 or not self.dips else -0.05) * size + len(prompt.ids) // 100)
+                        * slow,
                         sample_s=0.02 * slow,
                         rest_s=0.03 * slow,
                     )
@@ -65,8 +67,12 @@ class FakeDecoder:
 
 
 class FakeTarget:
-    def __init__(self, *, right: bool = False, drift: float = 0.0) -> None:
-        """`drift`: by what share of the first text's seconds each text is slower than the one before."""
+    def __init__(self, *, right: bool = False, drift: float = 0.0, dips: bool = False) -> None:
+        """`drift`: by what share of the first text's seconds each text is slower than the one before.
+
+        `dips`: a pass over 5 tokens takes less than one over 2.
+        """
+        self.dips = dips
         self.right, self.drift, self.decoders, self.clock = right, drift, list[FakeDecoder](), list[int]()
         self.layers = list[int | None]()
         self.specs: list[DraftSpec | None] = []
@@ -75,7 +81,7 @@ class FakeTarget:
         self.layers.append(draft.layers if draft else None)
         self.specs.append(draft)
         self.decoders.append(
-            FakeDecoder(k=draft.k if draft else 0, right=self.right, drift=self.drift, clock=self.clock)
+            FakeDecoder(k=draft.k if draft else 0, right=self.right, drift=self.drift, dips=self.dips, clock=self.clock)
         )
         return self.decoders[-1]
 

@@ -12,7 +12,7 @@ from rich.console import RenderableType
 from specq.cli import live_views
 from specq.cli.views import table, text
 from specq.core.nouns import counted
-from specq.forecast import cost, settings
+from specq.forecast import cost, rising, settings
 from specq.forecast.cost import Curve
 from specq.forecast.predict import Forecast, one_a_draft
 from specq.forecast.study import Study
@@ -60,6 +60,7 @@ def ceilings(curves: Mapping[str, Curve], most: int) -> Iterator[RenderableType]
     first = next(iter(curves.values()))
     if read := [f"{one.prefill_tokens} tokens in {number(one.prefill_s)} s" for one in first.depths if one.prefill_s]:
         yield text(f"The target reads a prompt of {', of '.join(read)}.")
+    yield from (text(words) for words in rising.told(curves))
     for name, curve in curves.items():
         if why := curve.why_hopeless(most):
             yield text(f"{name} is hopeless here: {why}.")
@@ -184,6 +185,7 @@ def as_json(found: Study, gaps: Sequence[Gap], live: Report | None, folder: Path
         "prompts": found.ranking.prompts,
         "plain_tokens_per_s": found.ranking.plain_tokens_per_s,
         "curves": {name: asdict(curve) for name, curve in found.curves.items()},
+        "falling": rising.told(found.curves),
         "hopeless": {name: why for name, curve in found.curves.items() if (why := curve.why_hopeless(_most(found)))},
         "forecasts": [_plain(one) for one in found.ranking.forecasts],
         "best": None if best is None else _plain(best),

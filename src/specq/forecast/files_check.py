@@ -12,11 +12,8 @@ import numpy as np
 
 from specq.core.errors import ConfigError
 from specq.core.types import Sampling
-from specq.forecast import MOST_K
+from specq.forecast import MOST_K, rising
 from specq.forecast.cost import Curve, Point
-
-NOISE = 0.05
-"""How far below a pass over fewer tokens a pass may be measured: beyond it something else was measured."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -115,15 +112,13 @@ def check_seconds(given: Seconds, drafts: Iterable[str]) -> None:
                 f"replay: seconds of a pass over {rows} tokens (--verify-s): allowed are 2 tokens or more, for a pass "
                 "over one is a plain step (--plain-s)"
             )
-    before = (1, given.plain)
-    for rows, taken in sorted(given.verify.items()):
-        if taken < before[1] * (1 - NOISE):
-            what = "a plain step" if before[0] == 1 else f"one over {before[0]}"
-            raise ConfigError(
-                f"replay: a pass over {rows} tokens is given {taken} s (--verify-s), and {what} {before[1]} s: more "
-                f"tokens never take less, beyond noise of {100 * NOISE:.0f} %; measure both again in the same run"
-            )
-        before = max(before, (rows, taken), key=lambda one: one[1])
+    for fall in rising.falls([(1, given.plain), *given.verify.items()]):
+        what = "a plain step" if fall.fewer == 1 else f"one over {fall.fewer}"
+        raise ConfigError(
+            f"replay: a pass over {fall.more} tokens is given {fall.more_s} s (--verify-s), and {what} {fall.fewer_s} "
+            f"s: more tokens never take less, beyond noise of {100 * rising.NOISE:.0f} %; measure both again in the "
+            "same run"
+        )
 
 
 def _number(value: Any) -> bool:

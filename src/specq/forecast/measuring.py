@@ -16,6 +16,7 @@ from specq.core.clock import now
 from specq.core.errors import ConfigError
 from specq.core.types import DraftSpec, Prompt, Sampling, Step
 from specq.engines.base import Decoder, LoadedTarget
+from specq.forecast import rising
 from specq.forecast.cost import Curve, Point
 from specq.forecast.pooled import point, points, scaled
 
@@ -113,9 +114,10 @@ def measure(
 
     Every round decodes short texts with each k of the grid and plain ones around each, and takes the next prompt; as
     many rounds are made as fit `seconds` a draft. A step's seconds are those of the median plain step times its share
-    of the plain steps before and after its text. A lookup reads prompts that say everything twice, at their length,
-    so that it has something to propose. A draft with a lookup before it is measured as the two that it is, each half
-    as long.
+    of the plain steps before and after its text. Where a pass over more tokens took less than one over fewer, rounds go
+    on for as long again, one at least; points that still fall count as that much less certain. A lookup reads prompts
+    that say everything twice, at their length, so that it has something to propose. A draft with a lookup before it is
+    measured as the two that it is, each half as long.
 
     Args:
         target: with its weights.
@@ -155,7 +157,9 @@ def _parts(draft: DraftSpec, seconds: float) -> list[tuple[str, DraftSpec, float
 
 
 def _told(curve: Curve, prefills: Mapping[int, float], middle: int | None) -> Curve:
-    depths = tuple(replace(depth, prefill_s=prefills.get(depth.prefill_tokens)) for depth in curve.depths)
+    depths = tuple(
+        rising.widened(replace(depth, prefill_s=prefills.get(depth.prefill_tokens))) for depth in curve.depths
+    )
     first, last = depths[0], depths[-1]
     whole = replace(first, depths=depths)
     if len(depths) == 1:
@@ -199,8 +203,15 @@ def _curve(
     for k, decoder in decoders.items():
         _steps(decoder, depths[0].prompts[0], sampling, k, depths[0].spare)
     begun, rounds, used = now(), 0, 0.0
+    most, again = _ROUNDS, False
     # Whole rounds, as many as fit: a round that is cut would measure the small k more often than the large ones.
-    while rounds == 0 or (rounds < _ROUNDS and used * (rounds + 1) / rounds < seconds):
+    while True:
+        if rounds and (rounds >= most or used * (rounds + 1) / rounds >= seconds):
+            found = [_measured(depth, used, {}) for depth in depths]
+            # The target's passes that were measured once for all drafts are as they are.
+            if again or any(passes) or not any(rising.of_points(one.plain, one.points) for one in found):
+                break
+            most, seconds, again = 2 * most, 2 * seconds, True
         for depth in depths[:: 1 if rounds % 2 == 0 else -1]:
             prompt = depth.prompts[rounds % len(depth.prompts)]
             before = _plainly(plain, prompt, sampling, depth, prefills)

@@ -11,7 +11,7 @@ import specq
 from specq.core.clock import utc_stamp
 from specq.core.types import EXACT_RULES, DraftSpec
 from specq.experiment.schema import Experiment
-from specq.forecast import cost, replay
+from specq.forecast import cost, replay, rising
 from specq.forecast.predict import Cell, Forecast, step_parts
 from specq.forecast.strata import Stratum
 from specq.forecast.study import Study
@@ -56,7 +56,7 @@ def of_study(
         points=points(study),
         hopeless=hopeless,
         strata=tuple(part(one.cell, own) for one in study.strata for own in one.parts),
-        said=tuple(sentence for one in study.strata for sentence in one.said),
+        said=(*rising.told(study.curves), *(sentence for one in study.strata for sentence in one.said)),
         arms=tuple(ran(study, one, arm) for one, arm in arms.items()),
         grid=tuple(dict(one) for one in grid),
     )
