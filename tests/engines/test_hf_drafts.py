@@ -115,7 +115,7 @@ def test_an_unknown_dtype_or_an_absent_device_is_taken():
 
 @pytest.mark.parametrize("spec", [None, DraftSpec(method="model", model="self", k=2)], ids=["plain", "draft"])
 def test_logits_that_are_not_finite_name_no_model(folder_of, spec):
-    target = HFEngine(device="cpu").open(str(folder_of("llama", seed=9)))
+    target = HFEngine(device="cpu", packed=False).open(str(folder_of("llama", seed=9)))
     target.model.get_output_embeddings().weight.data.fill_(float("nan"))
     said = "draft self, k = 2, rejection" if spec else "plain decoding"
     with pytest.raises(
@@ -124,8 +124,9 @@ def test_logits_that_are_not_finite_name_no_model(folder_of, spec):
         target.decoder(spec).generate([PROMPT], tiny.greedy(4))
 
 
-def test_logits_of_a_draft_that_are_not_finite_are_blamed_on_the_target(target_of, folder_of):
-    decoder = target_of("llama").decoder(DraftSpec(method="model", model=str(folder_of("llama", seed=8)), k=2))
+def test_logits_of_a_draft_that_are_not_finite_are_blamed_on_the_target(folder_of):
+    target = HFEngine(device="cpu", packed=False).open(str(folder_of("llama")))
+    decoder = target.decoder(DraftSpec(method="model", model=str(folder_of("llama", seed=8)), k=2))
     decoder.target.draft_model(decoder.draft).get_output_embeddings().weight.data.fill_(float("nan"))
     with pytest.raises(
         NonFiniteLogits, match=r", rejection: in the draft, the model returned .*: lm_head.weight of the draft holds"
@@ -135,8 +136,17 @@ def test_logits_of_a_draft_that_are_not_finite_are_blamed_on_the_target(target_o
 
 def test_finite_weights_are_blamed_or_float32_is_advised_in_float32(folder_of, monkeypatch):
     for dtype, says in (("float32", "check the weights"), ("bfloat16", "try dtype float32, or check the weights")):
-        target = HFEngine(device="cpu", dtype=dtype).open(str(folder_of("llama", seed=9)))
+        target = HFEngine(device="cpu", dtype=dtype, packed=False).open(str(folder_of("llama", seed=9)))
         head = target.model.get_output_embeddings()
         head.register_forward_hook(lambda module, given, made: made * float("inf"))
         with pytest.raises(NonFiniteLogits, match=rf"after \d+ tokens: {says}$"):
             target.decoder(None).generate([PROMPT], tiny.greedy(4))
+
+
+def test_weights_that_are_packed_hide_those_that_are_not_finite(tmp_path):
+    """A layer with such a weight is never packed, so that its name is found."""
+    model = tiny.make("llama")
+    model.model.layers[1].mlp.up_proj.weight.data[2, 1] = float("inf")
+    target = HFEngine(device="cpu").open(str(tiny.save(tmp_path / "broken", model)))
+    with pytest.raises(NonFiniteLogits, match=r"model.layers.1.mlp.up_proj.weight of the target holds values"):
+        target.decoder(None).generate([PROMPT], tiny.greedy(4))
