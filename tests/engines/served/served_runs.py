@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from typing import Any, TypeVar
 
 from specq.engines.served.client import Client
@@ -26,14 +26,19 @@ def asked(path: str = CHAT, *, id: str = "r1", stream: bool = True, **play: Any)
     return Asked(id=id, path=path, body=json.dumps({"stream": stream, "stub": play}).encode())
 
 
-def with_stub(work: Callable[[Stub, Client], Awaitable[T]], **how: Any) -> T:
-    """What some work on a stub and a client of it gives; `how` is for the client."""
+def with_stub(
+    work: Callable[[Stub, Client], Awaitable[T]],
+    *,
+    run: Callable[[Coroutine[Any, Any, T]], T] = asyncio.run,
+    **how: Any,
+) -> T:
+    """What some work on a stub and a client of it gives; `how` is for the client, `run` runs both."""
 
-    async def run() -> T:
+    async def both() -> T:
         async with Stub() as stub, Client(stub.url, **({"retry": AT_ONCE} | how)) as client:
             return await work(stub, client)
 
-    return asyncio.run(run())
+    return run(both())
 
 
 def streamed(path: str = CHAT, *, how: dict[str, Any] | None = None, **play: Any) -> Streamed:

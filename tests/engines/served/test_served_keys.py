@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import virtual_time
 from served_runs import AT_ONCE, answer, asked, chat
 
 from specq.core.errors import UserError
@@ -61,7 +62,7 @@ def test_a_key_that_a_server_repeats_stands_in_a_record_a_log_or_an_error(
             received = [await client.receive(asked(path, echo=True, **play)) for path in PATHS]
             return [one.read() for one in received], stub, repr((client, vars(client), received))
 
-    found, stub, shown = asyncio.run(run(), debug=True)
+    found, stub, shown = virtual_time.run(run(), debug=True)
     # It did go out, and the server did repeat it.
     assert {heard.headers["authorization"] for heard in stub.heard} == {f"Bearer {PLANTED}"}
     told = json.dumps([asdict(one) for one in found], ensure_ascii=False)
