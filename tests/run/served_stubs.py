@@ -22,6 +22,15 @@ from specq.experiment.schema import Experiment
 from specq.run import process, serving, worker
 
 NEW = 6
+LOOKUP = """
+[levers.lookup]
+kind = "draft"
+method = "lookup"
+k = 2
+max_ngram = 2
+min_ngram = 2
+"""
+VLLM = {"kind": "vllm", "args": ["--enforce-eager"], "context": 64}
 
 
 def be_vllm(argv: list[str]) -> None:

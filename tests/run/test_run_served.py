@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 import served_stubs
+from served_stubs import LOOKUP, VLLM
 
 from specq.core.errors import UserError
 from specq.core.records import Generated, SameText, ServedDraws, Serving
@@ -14,16 +15,6 @@ from specq.core.served import ServedAnswer
 from specq.engines.served import stub
 from specq.report import assemble
 from specq.run import folder, runner
-
-LOOKUP = """
-[levers.lookup]
-kind = "draft"
-method = "lookup"
-k = 2
-max_ngram = 2
-min_ngram = 2
-"""
-VLLM = {"kind": "vllm", "args": ["--enforce-eager"], "context": 64}
 
 
 @pytest.fixture

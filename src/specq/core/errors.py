@@ -95,7 +95,7 @@ class DiskFull(RunFailed):
 
 
 class ServerGone(RunFailed):
-    """A server that is asked answers nobody any more, or only that it is busy; the run can be resumed."""
+    """A server answers nobody any more, or only that it is busy, or does not get ready; the run can be resumed."""
 
 
 class Interrupted(RunFailed):
@@ -109,6 +109,10 @@ class Interrupted(RunFailed):
     def __init__(self, message: str, signal_number: int = 2) -> None:
         super().__init__(message)
         self.exit_code = 128 + signal_number
+
+
+STOPS = (DiskFull, ServerGone, Interrupted)
+"""What ends a run on whichever sample it falls: nothing of that sample is recorded, and a resume makes it anew."""
 
 
 class GateFailed(SpecqError):

@@ -9,7 +9,7 @@ from pathlib import Path
 from specq.core.errors import ConfigError
 from specq.engines.served.address import address_of
 from specq.engines.served.files import is_named
-from specq.engines.served.target import Settings, nobody_listens
+from specq.engines.served.target import Settings, nobody_listens, nobody_stops
 from specq.experiment.engine_table import Engine
 from specq.experiment.schema import Experiment
 
@@ -40,9 +40,13 @@ def reads_tokens_of(experiment: Experiment) -> str | None:
 
 
 def settings_of(
-    experiment: Experiment, *, logs: Path | None = None, told: Callable[[str], None] = nobody_listens
+    experiment: Experiment,
+    *,
+    logs: Path | None = None,
+    told: Callable[[str], None] = nobody_listens,
+    waited: Callable[[float], None] = nobody_stops,
 ) -> Settings:
-    """The settings of an experiment whose engine is a server; `logs` and `told` as in Settings.
+    """The settings of an experiment whose engine is a server; `logs`, `told` and `waited` as in Settings.
 
     Raises:
         UserError: as `address`.
@@ -63,4 +67,5 @@ def settings_of(
         limit_s=engine.limit_s,
         logs=logs,
         told=told,
+        waited=waited,
     )

@@ -5,7 +5,6 @@ from __future__ import annotations
 from contextlib import ExitStack
 from typing import TYPE_CHECKING, Any, Self
 
-from specq.core.errors import ServerGone as ServerGone
 from specq.core.records import Crossover
 from specq.core.types import TargetSpec
 from specq.engines.base import Engine, LoadedTarget
@@ -28,7 +27,12 @@ def of_job(job: Job) -> Engine:
         from specq.run import serving
 
         return ServedEngine(
-            settings_of(job.experiment, logs=serving.logs(job), told=lambda text: serving.note(job, text))
+            settings_of(
+                job.experiment,
+                logs=serving.logs(job),
+                told=lambda text: serving.note(job, text),
+                waited=lambda passed_s: serving.stop_if_asked(job),
+            )
         )
     if job.experiment.engine.kind != "hf":
         return make_engine(job.experiment)

@@ -8,7 +8,7 @@ from dataclasses import replace
 
 from specq.core import hashes
 from specq.core.clock import now
-from specq.core.errors import Interrupted, RequestFailed, RunFailed, ServerGone, SpecqError
+from specq.core.errors import STOPS, Interrupted, RequestFailed, RunFailed, SpecqError
 from specq.core.records import Canary, Done, Failed, Generated, Machine, Note, StepRow, failed_arms
 from specq.core.types import DraftSpec, Generation, Prompt
 from specq.engines.base import Decoder, LoadedTarget
@@ -124,7 +124,7 @@ def _warm_up(job: Job, decoders: dict[str, Decoder]) -> None:
                 decoder.generate(list(shapes.values()), replace(settings, max_new_tokens=1))
         except Exception as error:
             fatal = isinstance(error, SpecqError) and not isinstance(error, RequestFailed)
-            if isinstance(error, ServerGone) or (arm == FIRST and fatal):
+            if isinstance(error, STOPS) or (arm == FIRST and fatal):
                 raise  # Without a baseline there is nothing to compare with.
             job.store.append(Note(process=job.process, text=f"warm-up of {arm} failed: {_say(error)}"))
 
@@ -187,7 +187,7 @@ class _Turns:
         try:
             first = self.job.first_prompt(self.canary_arm)
             (answer,) = self.decoders[self.canary_arm].generate([first], settings)
-        except ServerGone:
+        except STOPS:
             raise
         except Exception as error:  # noqa: BLE001 - said aloud; the samples have their own records
             self.job.store.append(Note(process=self.job.process, text=f"canary failed: {_say(error)}"))
@@ -201,7 +201,7 @@ class _Turns:
         try:
             seconds = transforming.timed(self.job, arm, prompt, self.tokenizers.get(arm))
             (answer,) = self.decoders[arm].generate([prompt], self.job.sampling(prompt.id, turn.repeat))
-        except ServerGone:
+        except STOPS:
             # No fault of this sample: it is asked again when the run goes on.
             raise
         except Exception as error:  # noqa: BLE001 - a failed sample is a record of its own, never a missing row

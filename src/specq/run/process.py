@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from typing import IO, Any
 
 from specq.core import errors
-from specq.core.errors import DiskFull, Interrupted, RunFailed, SpecqError
+from specq.core.errors import STOPS, DiskFull, Interrupted, RunFailed, SpecqError
 from specq.core.records import WorkerDied
 from specq.run import signals
 from specq.run.job import Task
@@ -70,6 +70,8 @@ def run_worker(store: Store, task: Task, on_event: OnEvent) -> None:
     if stopped_by is not None:
         raise Interrupted(f"stopped; {store.how_to_go_on}", stopped_by)
     if error is not None:
+        if isinstance(error, STOPS) and store.how_to_go_on not in str(error):
+            error = type(error)(f"{error}; {store.how_to_go_on}")
         raise error
     why = f"{reason(code, said)}{doing.words}"
     died = WorkerDied(process=task.process, task=task.name, exit_code=code, message=why)

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from specq.core import process_memory
-from specq.core.errors import Interrupted
+from specq.core.errors import STOPS, Interrupted
 from specq.core.hashes import seed_of
 from specq.core.records import AUDIT, Done, Failed, Machine, Note, SameText, ServedDraws, Serving, key
 from specq.core.types import DraftSpec
@@ -57,6 +57,16 @@ def _bandwidth(threads: int | None) -> bandwidth.Bandwidth | None:
     from specq.engines.devices import pick_device
 
     return bandwidth.measure("cpu", threads=threads) if pick_device("auto") == "cpu" else None
+
+
+def stop_if_asked(job: Job) -> None:
+    """End the wait for a server that starts: there is no sample under way that a stop would wait for.
+
+    Raises:
+        Interrupted: a stop was asked for.
+    """
+    if job.progress.should_stop():
+        raise Interrupted("stopped")
 
 
 def note(job: Job, text: str) -> None:
@@ -161,7 +171,7 @@ def _draw(job: Job, task: Task, arms: Sequence[str], prompt: str) -> None:
             job.progress.say("loaded")
             try:
                 job.store.append(_draws(job, arm, prompt, decoder))
-            except (Interrupted, engines.ServerGone):
+            except STOPS:
                 raise
             except Exception as error:  # noqa: BLE001 - an audit that breaks is on record, and its arm is not lossless
                 job.store.append(

@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from specq.core import hashes
-from specq.core.errors import ModelError, RequestFailed, RunFailed, ServerGone
+from specq.core.errors import ModelError, RequestFailed, ServerGone
 from specq.core.served import ServedAnswer
 from specq.core.types import Finish, Generation, OnStep, Prompt, Sampling
 from specq.engines.base import one_each
@@ -94,18 +94,22 @@ class ServedDecoder:
         if streamed.error not in _BROKE_OFF:
             raise RequestFailed(f'prompt "{prompt}": {said}')
         up = session.healthy()
-        if last or (session.attached and not up):
-            if up:
-                raise RequestFailed(f'prompt "{prompt}", asked {_TRIES} times: {said}')
+        if session.attached and not up:
             raise ServerGone(f"{where} does not answer any more: {said}; start it again")
+        if last:
+            lost = "" if up else "; the server was started again in between and was lost again"
+            raise RequestFailed(f'prompt "{prompt}", asked {_TRIES} times: {said}{lost}')
         if not session.attached and (not up or streamed.error == "hung"):
-            try:
-                session.restart()
-            except RunFailed as error:
-                raise ServerGone(f"{where} was lost ({said}) and could not be started again: {error}") from error
+            self._restart(said)
             self._told(f'the server was lost on prompt "{prompt}" ({said}) and started again; the prompt is asked anew')
         else:
             self._told(f'the answer to prompt "{prompt}" broke off ({said}); it is asked anew')
+
+    def _restart(self, said: str) -> None:
+        try:
+            self.session.restart()
+        except ServerGone as error:
+            raise ServerGone(f"the server was lost ({said}) and could not be started again: {error}") from error
 
     def _generation(self, prompt: Prompt, sampling: Sampling, streamed: Streamed, repeats: int) -> Generation:
         numbers = self.session.kind.numbers(streamed)

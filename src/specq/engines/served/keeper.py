@@ -13,6 +13,7 @@ import selectors
 import signal
 import subprocess
 import sys
+from contextlib import suppress
 from types import FrameType
 
 GRACE_S = 10.0
@@ -45,7 +46,9 @@ def _end_group(process: subprocess.Popen[bytes]) -> None:
     try:
         process.wait(GRACE_S)
     except subprocess.TimeoutExpired:
-        print(f"still running {GRACE_S:g} s after SIGTERM: killed", file=sys.stderr, flush=True)
+        # The log may be on a full disk.
+        with suppress(OSError):
+            print(f"still running {GRACE_S:g} s after SIGTERM: killed", file=sys.stderr, flush=True)
     # What is left of the group, this process too.
     os.killpg(os.getpgrp(), signal.SIGKILL)
 

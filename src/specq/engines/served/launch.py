@@ -18,10 +18,10 @@ from collections.abc import Callable, Sequence
 from contextlib import suppress
 from pathlib import Path
 from types import TracebackType
-from typing import Self
+from typing import IO, Self
 
-from specq.core import clock
-from specq.core.errors import RunFailed, Unsupported
+from specq.core import clock, jsonl
+from specq.core.errors import ServerGone, Unsupported
 from specq.engines.served import control, keeper
 from specq.engines.served.kinds.base import HOST, Command
 
@@ -129,12 +129,12 @@ def start(
 
     Raises:
         Unsupported: there is no such program.
-        RunFailed: it ended, or was not healthy in time; the message ends with its last words. Nothing is left running.
+        ServerGone: it ended, or was not healthy in time; the message ends with its last words. Nothing is left running.
+        DiskFull: there is no room for its log.
     """
     if shutil.which(command.argv[0]) is None:
         raise Unsupported(f"cannot start {command.argv[0]}: there is no such program; install it, or name another")
-    log.parent.mkdir(parents=True, exist_ok=True)
-    with log.open("ab") as file:
+    with _open(log) as file:
         begins = file.tell()
         process = subprocess.Popen(
             [sys.executable, "-IS", keeper.__file__, *command.argv],
@@ -153,6 +153,25 @@ def start(
     return server
 
 
+def _open(log: Path) -> IO[bytes]:
+    """Open a log behind what it holds; a disk without room for a line of it would hide why a server does not start."""
+    try:
+        log.parent.mkdir(parents=True, exist_ok=True)
+        file = log.open("ab")
+        try:
+            begins = file.tell()
+            file.write(b"\n")
+            file.flush()
+            file.truncate(begins)
+            file.seek(begins)
+        except BaseException:
+            file.close()
+            raise
+    except OSError as error:
+        raise jsonl.disk_error(error, log) from error
+    return file
+
+
 def _wait(
     server: Server,
     command: Command,
@@ -167,11 +186,11 @@ def _wait(
         passed = clock.now() - began
         name = Path(command.argv[0]).name
         if (code := server.ended()) is not None:
-            raise RunFailed(
+            raise ServerGone(
                 f"the server {name} ended with exit code {code} before it was ready; {_said(server, begins)}"
             )
         if passed > limit_s:
-            raise RunFailed(f"the server {name} was not ready after {limit_s:g} s; {_said(server, begins)}")
+            raise ServerGone(f"the server {name} was not ready after {limit_s:g} s; {_said(server, begins)}")
         if on_wait is not None:
             on_wait(passed)
         time.sleep(_POLL_S)

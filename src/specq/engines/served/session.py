@@ -10,7 +10,8 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
-from specq.core.errors import RunFailed, Unsupported
+from specq.core import jsonl
+from specq.core.errors import ServerGone, Unsupported
 from specq.core.types import Prompt, Sampling
 from specq.engines.served import control, launch
 from specq.engines.served.client import LIMIT_S, Client
@@ -49,8 +50,11 @@ class Session:
     give to its model. `command` is what started it, None for one that was attached to.
     """
 
-    def __init__(self, *, kind: Kind, served: Served, where: Where) -> None:
+    def __init__(
+        self, *, kind: Kind, served: Served, where: Where, on_wait: Callable[[float], None] | None = None
+    ) -> None:
         self.kind, self.served, self.where = kind, served, where
+        self._on_wait = on_wait
         self.command: Command | None = None
         self.server: Server
         self.model = _asked_for(kind, served)
@@ -63,13 +67,14 @@ class Session:
 
         Raises:
             UserError: nobody answers, the server has another model, is not installed, or its key is not set.
-            RunFailed: it ended, or was not healthy in time.
+            ServerGone: it ended, or was not healthy in time.
+            DiskFull: there is no room for its log.
         """
-        session = cls(kind=KINDS[kind], served=served, where=where)
-        session._open(on_wait)
+        session = cls(kind=KINDS[kind], served=served, where=where, on_wait=on_wait)
+        session._open()
         return session
 
-    def _open(self, on_wait: Callable[[float], None] | None = None) -> None:
+    def _open(self) -> None:
         if self.where.url is not None:
             self.server = launch.attach(self.where.url, self.kind.HEALTH, key_env=self.where.key_env)
             self._need_model()
@@ -80,7 +85,7 @@ class Session:
         port = launch.free_port()
         self.command = self.kind.command(self.served, port, environ=os.environ)
         self.server = launch.start(
-            self.command, port=port, health=self.kind.HEALTH, log=log, limit_s=self.where.start_s, on_wait=on_wait
+            self.command, port=port, health=self.kind.HEALTH, log=log, limit_s=self.where.start_s, on_wait=self._on_wait
         )
         if self.kind.NAME == ollama.NAME:
             self._take_in(port, log)
@@ -101,7 +106,7 @@ class Session:
         """Start it anew, most likely on another port; one that was attached to is looked for where it was.
 
         Raises:
-            UserError, RunFailed: as `open`.
+            UserError, ServerGone, DiskFull: as `open`.
         """
         self.server.stop()
         self._open()
@@ -173,14 +178,14 @@ class Session:
         command = ollama.creation(self.served, port, modelfile, environ=os.environ)
         if command is None:
             return
-        modelfile.write_text(ollama.modelfile_of(self.served), encoding="utf-8")
+        jsonl.write_text_whole(modelfile, ollama.modelfile_of(self.served))
         with log.open("ab") as file:
             code = subprocess.run(
                 command.argv, env={**os.environ, **command.env}, stdout=file, stderr=file, check=False
             ).returncode
         if code:
             self.server.stop()
-            raise RunFailed(f"ollama create ended with exit code {code}; {' | '.join(launch.last_lines(log, 3))}")
+            raise ServerGone(f"ollama create ended with exit code {code}; {' | '.join(launch.last_lines(log, 3))}")
 
 
 def _asked_for(kind: Kind, served: Served) -> str:

@@ -19,7 +19,7 @@ import sys
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from types import TracebackType
 from typing import Any, Self
 
@@ -110,17 +110,11 @@ class Stub:
         if (told := stub_events.told(path, self._model)) is not None:
             _say(writer, json.dumps(told).encode())
             return True
-        asked = body.get("stub", self._plays)
-        play = stub_events.met(Play(**asked), body)
-        self._met[play.key] += 1
-        if play.times and self._met[play.key] > play.times:
-            play = replace(play, fault="", status=200)
-        key = headers.get("authorization", "") if play.echo else ""
-        if path in PATHS and self._model and body.get("model") not in (None, self._model):
-            words = f"The model `{body['model']}` does not exist."
-            play = Play(fault="status", status=404, words=json.dumps({"error": {"message": words}}))
         if path not in PATHS:
-            play = Play(fault="status", status=404, words=json.dumps({"detail": f"Not Found: {path}"}))
+            _refuse(writer, Play(status=404, words=json.dumps({"detail": f"Not Found: {path}"})), "")
+            return True
+        play = self._met_by(body)
+        key = headers.get("authorization", "") if play.echo else ""
         if play.fault == "reset":
             _reset(writer)
             return False
@@ -131,6 +125,15 @@ class Stub:
             _say_whole(writer, play, key)
             return True
         return await self._stream(writer, path, play, key)
+
+    def _met_by(self, body: Mapping[str, Any]) -> Play:
+        """How a request is answered; its fault hangs on how many requests came before it, control calls left out."""
+        if self._model and body.get("model") not in (None, self._model):
+            words = f"The model `{body['model']}` does not exist."
+            return Play(fault="status", status=404, words=json.dumps({"error": {"message": words}}))
+        play = Play(**body.get("stub", self._plays))
+        self._met[play.key] += 1
+        return stub_events.met(play, body, self._met[play.key])
 
     async def _stream(self, writer: asyncio.StreamWriter, path: str, play: Play, key: str) -> bool:
         told = "application/x-ndjson" if path == stub_events.OLLAMA else "text/event-stream; charset=utf-8"

@@ -27,11 +27,12 @@ class Play:
     between the events. The body's length is told by `framing`: chunked, length or close; `chunk_bytes` cuts it into
     chunks of so many bytes, without regard to events, each written alone.
 
-    `fault` goes wrong in its way after `after` events, the first `times` requests that have this `key` (0: always):
-    status (with `status`, `words` and `retry_after`, and `location`), hang, cut (the connection is closed), torn
-    (closed inside a letter), malformed (a line that is no JSON), error (an event that tells of one), gzip, reset
-    (before any byte), kill (the server's whole process). `echo` repeats the request's key wherever a server might.
-    A fault that has a file `once` happens where that is not there, and makes it, so that it outlives the server.
+    `fault` goes wrong in its way after `after` events: status (with `status`, `words`, `retry_after` and `location`),
+    hang, cut (the connection is closed), torn (closed inside a letter), malformed (a line that is no JSON), error (an
+    event that tells of one), gzip, reset (before any byte), kill (the server's whole process). Of the requests that
+    have this `key`, it leaves the first `spared` alone and meets the next `times` (0: all others); what is asked
+    beside requests is not counted. A fault that has a file `once` happens where that is not there, and makes it, so
+    that it outlives the server. `echo` repeats the request's key wherever a server might.
 
     The first token is that of the place `first`, and with `vary` a place further, below that number, by the seed of the
     request. Above 0, `accepted` is how many of twice as many proposals the server says that it accepted.
@@ -49,6 +50,7 @@ class Play:
     chunk_bytes: int = 0
     fault: str = ""
     after: int = 0
+    spared: int = 0
     times: int = 0
     key: str = ""
     status: int = 200
@@ -77,18 +79,27 @@ def _places(first: int, after: int, play: Play | None) -> range:
     return range(begins + first, begins + after)
 
 
-def met(play: Play, body: Mapping[str, Any]) -> Play:
-    """A play as one request meets it: its seed varies where it begins, and what happens once has happened or not."""
+def met(play: Play, body: Mapping[str, Any], number: int) -> Play:
+    """A play as the request of a number meets it: its seed varies where it begins, and a fault is its own or not."""
     if play.vary:
         play = replace(play, first=play.first + int(body.get("seed") or 0) % play.vary)
-    if play.once and play.fault:
-        mark = Path(play.once)
-        if mark.exists():
-            return replace(play, fault="", status=200)
-        mark.touch()
+    late = play.times and number > play.spared + play.times
+    if play.fault and (number <= play.spared or late or _has_been(play.once)):
+        play = replace(play, fault="", status=200)
     if "max_tokens" in body or "n_predict" in body:
         play = replace(play, tokens=min(play.tokens, int(body.get("max_tokens") or body["n_predict"])))
     return play
+
+
+def _has_been(once: str) -> bool:
+    """Whether what happens once has happened; from now on it has."""
+    if not once:
+        return False
+    try:
+        Path(once).touch(exist_ok=False)
+    except FileExistsError:
+        return True
+    return False
 
 
 def told(path: str, model: str) -> dict[str, Any] | None:

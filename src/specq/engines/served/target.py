@@ -34,12 +34,17 @@ def nobody_listens(text: str) -> None:
     """For callers that need not know when a server was started again."""
 
 
+def nobody_stops(passed_s: float) -> None:
+    """For callers that wait for a server until it is healthy or too late."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Settings:
     """How servers are come by, and what is the same for all arms.
 
     `url`, `key_env`, `start_s` and `limit_s` as in session.Where; the others as in kinds.base.Served. `logs` is the
-    folder for the logs of servers that are started. `told` hears what happened to a server on the way.
+    folder for the logs of servers that are started. `told` hears what happened to a server on the way. `waited` hears
+    every so often how many seconds a server has been starting for, and what it raises ends the wait and the server.
     """
 
     kind: str
@@ -56,6 +61,7 @@ class Settings:
     limit_s: float = 300.0
     logs: Path | None = None
     told: Callable[[str], None] = nobody_listens
+    waited: Callable[[float], None] = nobody_stops
 
     def served(
         self,
@@ -120,7 +126,6 @@ class ServedEngine:
         """A file for the next server's log."""
         if self.settings.logs is None:
             return None
-        self.settings.logs.mkdir(parents=True, exist_ok=True)
         names = (f"{self.settings.kind}-{number}.log" for number in self._numbers)
         return next(path for name in names if not (path := self.settings.logs / name).exists())
 
@@ -155,7 +160,7 @@ class ServedTarget:
         """Start the server for an arm, or attach to it; one that was started for another arm is stopped.
 
         Raises:
-            UserError, RunFailed: as Session.open.
+            UserError, ServerGone, DiskFull: as Session.open.
         """
         settings = self.engine.settings
         if settings.url is None:
@@ -168,7 +173,7 @@ class ServedTarget:
             start_s=settings.start_s,
             limit_s=settings.limit_s,
         )
-        session = Session.open(settings.kind, served, where)
+        session = Session.open(settings.kind, served, where, on_wait=settings.waited)
         self._decoder = ServedDecoder(session, eos_ids=self.eos_ids, told=settings.told)
         return self._decoder
 
