@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from specq.core.errors import ConfigError, UserError
+from specq.engines.served import files
 from specq.experiment import config, plan
 from specq.experiment.plan import Plan
 
@@ -106,3 +107,23 @@ def test_messages_without_a_template_reach_a_server_that_takes_text(tmp_path: Pa
     told = refused(planned(tmp_path, 'kind = "ollama"\nurl = "http://h:1"', prompts=prompts))
     assert "takes text" in told
     assert "write tokenizer = MODEL" in told
+
+
+@pytest.mark.parametrize("kind", ["vllm", "sglang"])
+def test_weights_are_counted_as_stored_where_a_server_is_told_another_dtype(
+    tmp_path: Path, folder_of: Callable[..., Path], monkeypatch: pytest.MonkeyPatch, kind: str
+) -> None:
+    for name in ("SPECQ_VLLM_PYTHON", "SPECQ_SGLANG_PYTHON"):
+        monkeypatch.setenv(name, "/some/python")
+    model = str(folder_of("llama"))
+    found = {}
+    for dtype in ("auto", "float32", "bfloat16"):
+        made = planned(tmp_path, f'kind = "{kind}"\ndtype = "{dtype}"', model=model)
+        (target,) = made.models
+        known = files.facts(kind, model, revision=None, started=True, dtype=None if dtype == "auto" else dtype)
+        assert known is not None
+        assert (target.held.weight_bytes, target.held.read_bytes) == (known.weight_bytes, known.bytes_per_token)
+        assert (target.dtype, target.cache_bytes(1)) == (known.dtype, known.cache_bytes_per_token)
+        found[dtype] = (known.weight_bytes, known.bytes_per_token, known.cache_bytes_per_token)
+    assert found["auto"] == found["float32"]
+    assert found["float32"] == tuple(2 * one for one in found["bfloat16"])

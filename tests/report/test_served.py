@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
+from typing import Any
+
 import pytest
 import served_answers
 from served_answers import answer
 
 from specq.core.records import ServedDraws
-from specq.report import invariants, served
+from specq.report import invariants, layout_draft, served
 from specq.report.measures import of_arm
 
 
@@ -34,6 +37,26 @@ def test_what_a_server_does_not_count_is_made_up() -> None:
     assert known["draft_acceptance"].note.startswith("unknown")
     assert not any(name.startswith("survival") or name == "server_queue_s" for name in known)
     assert "tokens_per_step" not in {m.name for m in of_arm([answer()])}
+
+
+def test_an_answer_without_a_proposal_hides_how_far_the_others_were_accepted() -> None:
+    idle = {"draft_steps": 0, "proposed": 0, "accepted": 0, "accepted_by_position": (0, 0)}
+    found = {m.name: m.value for m in served.measures([answer(), answer(prompt="p1", **idle)])}
+    assert (found["survival[1]"], found["survival[2]"]) == (1.0, pytest.approx(1 / 3))
+    assert not any(name.startswith("survival") for name in values(**idle))
+
+
+def test_a_table_of_dashes_stands_for_what_a_server_does_not_count() -> None:
+    nothing = {"draft_steps": None, "proposed": None, "accepted": None, "accepted_by_position": None}
+    known = {m.name: m for m in served.measures([answer(**nothing)])}
+    arm: Any = SimpleNamespace(label="lookup", draft={"rule": "greedy_draft"}, served=True, measures=known)
+    assert layout_draft.positions([arm]).rows == ()
+    assert layout_draft.positions([arm]).lines == ()
+    assert "lookup: unknown: the server does not count proposals." in layout_draft.draft([arm]).lines
+    told: Any = SimpleNamespace(
+        label="other", draft=None, served=True, measures={m.name: m for m in served_answers.measures()}
+    )
+    assert [row[0] for row in layout_draft.positions([arm, told]).rows] == ["other survival"]
 
 
 def test_an_engine_of_ones_own_has_measures_of_a_server() -> None:

@@ -13,7 +13,7 @@ from specq.core.errors import UserError
 from specq.core.records import Generated, SameText, ServedDraws, Serving
 from specq.core.served import ServedAnswer
 from specq.engines.served import stub
-from specq.report import assemble
+from specq.report import assemble, layout
 from specq.run import folder, runner
 
 
@@ -57,6 +57,10 @@ def test_an_arm_runs_on_another_arms_server(tmp_path: Path, monkeypatch: pytest.
     assert arm.measures["tokens_per_step"].value == pytest.approx(5 / 3)
     assert arm.audit.status == "passed"
     assert arm.audit.count("identical") == 2
+    said = {section.title: section for section in layout.sections(report)}
+    # Nobody looked for ties, and this server does not count by place.
+    assert said["Lossless audit"].columns == ("arm", "audit", "identical", "positions", "same ids")
+    assert "Acceptance by place" not in said
     assert any("server was started anew for each" in flag for flag in report.flags)
     assert any("lookup is exact: " in note for note in report.notes)
 

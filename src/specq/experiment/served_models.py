@@ -1,4 +1,4 @@
-"""The models of a server in a plan: sizes of the files that it loads, as they are stored."""
+"""The models of a server in a plan: sizes of the files that it loads, in the dtype that it is started with."""
 
 from __future__ import annotations
 
@@ -24,7 +24,8 @@ def planned(role: Any, resolved: Resolved, known: Facts, engine: Engine, fetch: 
     Raises:
         UserError: it is no such file.
     """
-    dtype, stored, read = known.dtype, known.weight_bytes, known.bytes_per_token()
+    asked = None if engine.dtype == "auto" or engine.attaches else engine.dtype
+    dtype, stored, read = asked or known.dtype, known.weight_bytes_in(asked), known.bytes_per_token(asked)
     if engine.kind in files.OF_GGUF and not engine.attaches:
         file = gguf_file(resolved.name, download=fetch)
         stored, read = files.gguf_bytes(file, tied=known.tied)

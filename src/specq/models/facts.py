@@ -82,6 +82,18 @@ class Facts:
         floats, packed = self.read_elements
         return round(floats * _size(dtype or self.dtype)) + packed
 
+    def weight_bytes_in(self, dtype: str | None = None) -> int:
+        """Bytes of all weights when those that are stored as floats are held in `dtype` (None: as on disk).
+
+        Raises:
+            ModelError: the dtype is unknown.
+        """
+        if dtype is None:
+            return self.weight_bytes
+        stored = [info for name, info in headers.tensors(self.folder).items() if not is_buffer(name, info)]
+        floats = [info for info in stored if info.dtype in _FLOATS]
+        return sum(info.size for info in stored) + sum(info.elements * _size(dtype) - info.size for info in floats)
+
     def cache_bytes_per_token(self, dtype: str | None = None) -> int:
         """Bytes that one more token of context adds to the key-value cache held in `dtype` (None: as on disk).
 

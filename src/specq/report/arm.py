@@ -44,6 +44,11 @@ class ArmReport:
     flags: tuple[str, ...]
     verdict: Verdict | None
 
+    @property
+    def served(self) -> bool:
+        """Whether a server answered, which counts what it counts."""
+        return "asked_again" in self.measures
+
 
 def of_run(
     run: RunFile,

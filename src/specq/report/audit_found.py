@@ -23,12 +23,14 @@ class Audit:
     outputs the arm must have; "" stands for the baseline, or for an arm that is such a plain arm itself.
 
     Of a server, which gives no logits, a text that is another one "differs", and so does its arm: neither a tie nor a
-    divergence can be told. "unknown": nothing is known of how it verifies, whatever its texts are.
+    divergence can be told, and `of_texts` says so. "unknown": nothing is known of how it verifies, whatever its texts
+    are.
     """
 
     status: Status
     against: str = ""
     reasons: tuple[str, ...] = ()
+    of_texts: bool = False
     prompts: int = 0
     positions: int = 0
     kinds: tuple[tuple[str, str], ...] = ()

@@ -25,6 +25,8 @@ def draft(arms: Sequence[ArmReport]) -> Section:
     columns = ("arm", "tokens_per_step", "95 % interval", "draft_acceptance", "rows/token", "drafted/token")
     lines = ["rows/token: target rows computed for each token emitted; drafted/token: tokens proposed for each."]
     lines += [_lossy(arm) for arm in arms if arm.draft is not None and arm.draft.get("rule") in LOSSY_RULES]
+    notes = ((arm.label, measured(arm, "draft_acceptance")) for arm in arms)
+    lines += [f"{name}: {one.note}." for name, one in notes if one.value is None and one.note.startswith("unknown")]
     return table("Draft", columns, map(row, arms), lines)
 
 
@@ -37,8 +39,8 @@ def _lossy(arm: ArmReport) -> str:
 
 
 def positions(arms: Sequence[ArmReport]) -> Section:
-    """Acceptance by place in the proposal."""
-    # An arm that never proposed has no places; its row of dashes says so.
+    """Acceptance by place in the proposal; nothing of a server that does not count by place."""
+    # An arm of this engine that never proposed has no places; its row of dashes says so.
     longest = max((1, *(sum(name.startswith("survival[") for name in arm.measures) for arm in arms)))
     shown = list(range(1, longest + 1))
     if longest > POSITIONS_SHOWN:
@@ -46,12 +48,15 @@ def positions(arms: Sequence[ArmReport]) -> Section:
     rows = []
     for arm in arms:
         for name in ("survival", "conditional_acceptance"):
-            cells = (ratio(measured(arm, f"{name}[{j}]").value) for j in shown)
-            rows.append((f"{arm.label} {name}", *cells))
-    lines = (
+            values = [measured(arm, f"{name}[{j}]").value for j in shown]
+            if not arm.served or any(value is not None for value in values):
+                rows.append((f"{arm.label} {name}", *map(ratio, values)))
+    lines = [
         "By place in the proposal. survival: steps that accepted all up to this place, of all steps. "
         "conditional_acceptance: steps that accepted this place, of those that came to it.",
-    )
+    ]
+    if any(arm.served for arm in arms):
+        lines.append("A server counts the steps that proposed, and not how many came to a place.")
     return table("Acceptance by place", ("arm", *map(str, shown)), rows, lines)
 
 

@@ -257,6 +257,9 @@ def _audited(arm: ArmReport) -> tuple[str, ...]:
         counts[4] = NOTHING
     if found.rule_limit is None:
         counts[2] = NOTHING
+    if found.of_texts:
+        # Nobody looked for either.
+        counts[1] = counts[3] = NOTHING
     z = [NOTHING if value is None else f"{value:+.1f}" for value in (found.surprise_z, found.steps_z)]
     positions = NOTHING if arm.target is not None and not found.positions else str(found.positions)
     return (arm.label, found.status, found.against or NOTHING, *counts, *z, positions)

@@ -92,9 +92,9 @@ def _steps(g: Generated, one: ServedAnswer) -> int:
 def _survival(known: Sequence[ServedAnswer]) -> Iterator[Measure]:
     """survival[j] over the steps that proposed, where the server counts them by position."""
     by_place = [(one.accepted_by_position, one.draft_steps) for one in known]
-    if any(places is None or not steps for places, steps in by_place):
-        return
     steps = sum(count or 0 for _, count in by_place)
+    if not steps or any(places is None or count is None for places, count in by_place):
+        return
     for place in range(max(len(places or ()) for places, _ in by_place)):
         survivors = sum((places or ())[place] if place < len(places or ()) else 0 for places, _ in by_place)
         note = "n = steps that proposed, by the server's counts"

@@ -42,6 +42,7 @@ def _texts(run: RunFile, arm: str, against: str) -> Audit:
         status="differs" if other else "passed",
         against=against,
         reasons=tuple(_difference(run, arm, other, len(known))) if other else (),
+        of_texts=True,
         prompts=len(known),
         positions=sum(record.length for record in known),
         kinds=tuple((r.prompt, "identical" if r.first_difference is None else "differs") for r in known),

@@ -73,6 +73,25 @@ def test_vllms_labels_and_log_are_not_read() -> None:
     )
 
 
+VLLM_STARTS = (
+    "(APIServer pid=7) INFO 12-02 20:25:36 [api_utils.py:286] non-default args: {'model_tag': '/m/folder', 'host': "
+    "'127.0.0.1', 'port': 55633, 'enable_prefix_caching': False, 'max_num_seqs': 3}\n"
+    "(EngineCore pid=9) INFO 12-02 20:26:01 [core.py:133] Initializing a V1 LLM engine (v0.32.0) with config: "
+    "model='/m/folder', speculative_config=SpeculativeConfig(method='ngram', model=None, num_spec_tokens=4), "
+    "tokenizer='/m/folder', dtype=torch.float32, max_seq_len=1024\n"
+)
+
+
+def test_how_vllm_was_started_is_left_out_of_what_is_known() -> None:
+    found = settings("vllm", {"/v1/models": MODELS, LOG: VLLM_STARTS})
+    assert (found.slots, found.speculation) == (3, "ngram")
+    plain = VLLM_STARTS.replace("SpeculativeConfig(method='ngram', model=None, num_spec_tokens=4)", "None")
+    assert settings("vllm", {LOG: plain}).speculation == "none"
+    open_one = {"vllm_config": {"scheduler_config": {"max_num_seqs": 8}, "speculative_config": {"method": "eagle"}}}
+    found = settings("vllm", {"/server_info?config_format=json": open_one, LOG: VLLM_STARTS})
+    assert (found.slots, found.speculation) == (8, "eagle")
+
+
 def test_sglangs_arguments_are_read_wrong() -> None:
     info = {
         "model_path": "/m/folder",

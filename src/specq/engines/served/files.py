@@ -24,7 +24,7 @@ def is_named(kind: str, model: str) -> bool:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Known:
-    """What is known of a model: `weight_bytes` of the file or folder that is served, `dtype` as it is stored."""
+    """What is known of a model as the server holds it: in the `dtype` that it is started with, else as it is stored."""
 
     weight_bytes: int
     bytes_per_token: int
@@ -69,8 +69,10 @@ class Places:
         return str(folder(str(draft.model), download=self._fetch))
 
 
-def facts(kind: str, name: str, *, revision: str | None, started: bool) -> Known | None:
+def facts(kind: str, name: str, *, revision: str | None, started: bool, dtype: str | None = None) -> Known | None:
     """What the files of a model say; None where they are not on this machine, or it is not known whether they are it.
+
+    `dtype` is what the server is told to hold floats in, None: as they are stored.
 
     Raises:
         UserError: the model is broken or cannot be found.
@@ -81,11 +83,11 @@ def facts(kind: str, name: str, *, revision: str | None, started: bool) -> Known
     found = model_facts.facts(resolved)
     if kind not in OF_GGUF:
         return Known(
-            weight_bytes=found.weight_bytes,
-            bytes_per_token=found.bytes_per_token(),
-            cache_bytes_per_token=found.cache_bytes_per_token(),
+            weight_bytes=found.weight_bytes_in(dtype),
+            bytes_per_token=found.bytes_per_token(dtype),
+            cache_bytes_per_token=found.cache_bytes_per_token(dtype),
             parameters=found.parameters,
-            dtype=found.dtype,
+            dtype=dtype or found.dtype,
             sha256=found.weights_sha256,
             eos_ids=found.eos_ids,
             notes=found.notes,

@@ -122,6 +122,11 @@ class ServedEngine:
         name = model if isinstance(model, str) else str(model.name)
         return ServedTarget(self, name, revision=None if isinstance(model, str) else model.revision)
 
+    def facts(self, name: str, revision: str | None) -> files.Known | None:
+        """What is known of a model as these servers hold it; None where nothing is."""
+        own = self.settings
+        return files.facts(own.kind, name, revision=revision, started=own.url is None, dtype=own.dtype)
+
     def log(self) -> Path | None:
         """A file for the next server's log."""
         if self.settings.logs is None:
@@ -137,7 +142,7 @@ class ServedTarget:
         self, engine: ServedEngine, name: str, *, revision: str | None, cache: CacheType | None = None
     ) -> None:
         self.engine, self.name, self.revision, self.cache = engine, name, revision, cache
-        self._facts = files.facts(engine.settings.kind, name, revision=revision, started=engine.settings.url is None)
+        self._facts = engine.facts(name, revision)
         self.eos_ids: tuple[int, ...] = () if self._facts is None else self._facts.eos_ids
         self._decoder: ServedDecoder | None = None
         self._views: list[ServedTarget] = []
@@ -193,8 +198,8 @@ class ServedTarget:
         """As `describe`, of a draft's second model; None where the draft has none of its own."""
         if draft.method != "model":
             return None
-        settings, name = self.engine.settings, self.name if draft.model in (None, "self") else str(draft.model)
-        return files.described(name, files.facts(settings.kind, name, revision=None, started=settings.url is None))
+        name = self.name if draft.model in (None, "self") else str(draft.model)
+        return files.described(name, self.engine.facts(name, None))
 
     def score(self, prompt_ids: Sequence[int], several: Sequence[Sequence[int]]) -> list[Scores]:
         """Not possible. Raises Unsupported."""

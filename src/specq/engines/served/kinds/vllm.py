@@ -67,6 +67,9 @@ COUNTERS = {
 }
 # "Using FLASH_ATTN attention backend out of ...", in earlier versions "Using Flash Attention backend" and the like.
 _ATTENTION = re.compile(r"Using (?:AttentionBackendEnum\.)?([A-Z][A-Z0-9_]+) (?:attention )?backend")
+# What the server was started with, and how it was configured: the log of one that was started here has both.
+_SLOTS = re.compile(r"non-default args: \{.*'max_num_seqs': (\d+)")
+_METHOD = re.compile(r"speculative_config=(?:SpeculativeConfig\(method=')?(None|[a-z]\w*)")
 _BY_LENGTH = "acceptance_histogram"
 _OWNED = {
     "--model": "write target.model",
@@ -231,11 +234,11 @@ def settings(told: Mapping[str, Any]) -> Settings:
         model=word(first_of(one, "root", "id")),
         version=word(first_of(told.get("/version"), "version")),
         window=whole(first_of(one, "max_model_len")),
-        slots=whole(first_of(first_of(config, "scheduler_config"), "max_num_seqs")),
+        slots=whole(first_of(first_of(config, "scheduler_config"), "max_num_seqs") or found_in(told, _SLOTS)),
         cache_type=word(cache.get("cache_dtype")),
         attention=word(attention) if attention is not None else found_in(told, _ATTENTION),
         prefix_cache=UNKNOWN if caching is None else caching,
-        speculation=word(first_of(draft, "method")),
+        speculation=word(first_of(draft, "method") or found_in(told, _METHOD).replace("None", "none")),
     )
 
 
