@@ -12,7 +12,11 @@ import served_stubs
 
 from specq.core.records import Generated, SameText, Serving
 from specq.core.served import ServedAnswer
+from specq.core.types import DraftSpec, Prompt, Sampling, TargetSpec
+from specq.engines.served.answers import ServedDecoder
 from specq.engines.served.kinds import llamacpp, vllm
+from specq.engines.served.session import Session, Where
+from specq.engines.served.target import Settings
 from specq.report import assemble
 from specq.run import folder, runner
 
@@ -65,3 +69,27 @@ def test_a_real_vllm_runs_an_experiment_otherwise(
         tmp_path, engine, model="builtin:smollm2-135m", prompts=1, repeats=1, lengths="equal", more=MORE
     )
     check(runner.run(experiment, out=tmp_path / "out"), counted=False)
+
+
+@pytest.mark.skipif(not os.environ.get(vllm.PYTHON), reason=f"{vllm.PYTHON} names no Python that has vLLM")
+def test_a_real_vllms_counters_grow_by_something_else_than_its_requests_tell(tmp_path: Path) -> None:
+    settings = Settings(kind="vllm", context=256, dtype="float32", args=("--enforce-eager",))
+    draft = DraftSpec(method="lookup", k=3, rule="greedy_draft", max_ngram=2, min_ngram=2)
+    arm = settings.served("builtin:smollm2-135m", TargetSpec(), draft)
+    with Session.open("vllm", arm, Where(log=tmp_path / "log")) as session:
+        decoder = ServedDecoder(session, eos_ids=(), told=print)
+        prompts = [Prompt(id=f"p{n}", ids=(), text=f"one two three {n} one two three {n} one two") for n in range(3)]
+        before = session.scrape()
+        answers = [one.served for one in decoder.generate(prompts, Sampling(max_new_tokens=16, ignore_eos=True))]
+        after = session.scrape()
+        grown = vllm.between(before or "", after or "")
+    told = [one for one in answers if one is not None]
+    for name in ("prompt_tokens", "draft_steps", "proposed", "accepted"):
+        assert getattr(grown, name) == sum(getattr(one, name) for one in told), name
+    assert sum(one.proposed or 0 for one in told) > 0
+    places = [one.accepted_by_position for one in told if one.accepted_by_position]
+    assert grown.accepted_by_position == tuple(map(sum, zip(*places, strict=True)))
+    assert (grown.requests, grown.new_tokens) == (3, sum(one.tokens for one in told))
+    for name in ("queue_s", "prefill_s", "decode_s"):
+        total = sum(getattr(one, name) for one in told)
+        assert getattr(grown, name) == pytest.approx(total, rel=0.05, abs=0.01), name
