@@ -5,6 +5,7 @@ A forked worker is a process of its own: it can be killed, stopped and left behi
 
 from __future__ import annotations
 
+import logging
 import os
 import signal
 import subprocess
@@ -67,6 +68,10 @@ def _become(main: Callable[[list[str]], int], words: list[str], out: int, err: i
             low = fd + 1
         os.closerange(low, 1024)
         sys.stdout, sys.stderr = (open(fd, "w", encoding="utf-8", closefd=False) for fd in (1, 2))  # noqa: SIM115
+        for handler in filter(None, (reference() for reference in logging._handlerList)):
+            # It kept a file that is closed now, whose number may soon be that of a socket.
+            if isinstance(handler, logging.StreamHandler):
+                handler.setStream(sys.stderr)
         code = main(words)
     except BaseException:  # noqa: BLE001 - a child that went on would run the parent's tests
         traceback.print_exc()

@@ -16,7 +16,7 @@ _OF_OWN = ("device", "attention", "device_map", "compile")
 _OF_SERVED = (
     *("url", "url_env", "key_env", "served_name", "tokenizer", "args", "context", "slots", "start_s", "limit_s"),
 )
-_STARTED = ("args", "context", "slots", "start_s", "threads")
+_STARTED = ("args", "context", "start_s", "threads")
 
 
 class Engine(Table):
@@ -26,7 +26,8 @@ class Engine(Table):
     environment variable that holds it) is given, else it is started for each arm, with `args` after what specq gives
     it. `key_env` names the environment variable with its key; `served_name` is what a server that runs already calls
     the model, and `tokenizer` the model whose tokens and chat template make the prompts, where target.model is no
-    folder here. `context` is the most tokens of a request, `slots` how many run at once.
+    folder here. `context` is the most tokens of a request, `slots` how many run at once: a
+    server that is started is told so, and of one that runs already it is how many evals may ask at once.
     """
 
     kind: EngineKind = "hf"

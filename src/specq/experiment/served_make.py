@@ -25,7 +25,7 @@ from specq.experiment.stand_ins import StandIns, incomparable
 from specq.models import tokenizers
 
 UNPROBED = "the weights of a server cannot be perturbed"
-ONE_BY_ONE = "a server is asked one prompt at a time, as its speed is measured"
+ONE_BY_ONE = "slots = 1 in [engine]: the server answers one prompt at a time"
 
 
 def make(
@@ -89,7 +89,16 @@ def make(
     refusals += [Refusal(arm=None, reason=reason, error=type(error)) for reason, error in missing.items()]
     if target is not None:
         notes += overlap.notes(experiment, evals) if not refusals else []
-    evals = tuple(replace(one, batch_size=1, one_by_one=ONE_BY_ONE, unprobed=UNPROBED) for one in evals)
+    slots = experiment.engine.slots
+    evals = tuple(
+        replace(
+            one,
+            batch_size=min(one.batch_size, slots),
+            one_by_one=ONE_BY_ONE if slots == 1 else "",
+            unprobed=UNPROBED,
+        )
+        for one in evals
+    )
     if any(one.asked.probe for one in evals):
         notes.append(f"no eval has a sensitivity probe, for {UNPROBED}")
     needed = max(((one.model_bytes or 0) + (one.cache_bytes or 0) for one in planned), default=0)

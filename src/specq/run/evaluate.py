@@ -6,11 +6,12 @@ import json
 import math
 from collections.abc import Iterable, Sequence
 from contextlib import ExitStack
+from dataclasses import replace
 from typing import Any
 
 from specq.core import hashes
 from specq.core.clock import now
-from specq.core.errors import Interrupted, NonFiniteLogits, RunFailed
+from specq.core.errors import Interrupted, NonFiniteLogits, RequestFailed, RunFailed
 from specq.core.evaluated import PROBE
 from specq.core.records import Done, EvalAnswer, EvalChunk, EvalProof, LoadedModel, Record
 from specq.core.types import Prompt, Sampling, TargetSpec
@@ -69,19 +70,7 @@ class _Arms:
         asked = self._set(stretch)
         ids = [asked.ids[place] for place in stretch.places]
         self.job.progress.say("answering", arm=stretch.arm, eval=stretch.eval, items=ids)
-        try:
-            target, decoder = self._of(stretch)
-            started = now()
-            found = asked.answer(stretch.places, target, decoder, stretch.batch_size)
-        except Exception as error:
-            if _ends_the_run(error):
-                raise
-            # An item that could not be answered is on record as failed.
-            said = f"{type(error).__name__}: {hide_home(str(error))}"
-            records, took = [_failed(stretch, item, said) for item in ids], None
-        else:
-            took = now() - started
-            records = [_answer(stretch, one) for one in found]
+        records, took = self._made(stretch, asked)
         self._tell(stretch, records)
         for record in records:
             if (key := (record.arm, record.eval, record.item)) not in self._known:
@@ -99,6 +88,24 @@ class _Arms:
                 )
             )
         self.job.progress.say("evaluated", arm=stretch.arm, eval=stretch.eval, items=len(stretch.places))
+
+    def _made(self, stretch: Stretch, asked: eval_sets.EvalSet) -> tuple[list[EvalAnswer], float | None]:
+        """The answers of a stretch, and the seconds that they took; None where one of them failed."""
+        try:
+            target, decoder = self._of(stretch)
+            started = now()
+            found = asked.answer(stretch.places, target, decoder, stretch.batch_size)
+            return [_answer(stretch, one) for one in found], now() - started
+        except Exception as error:
+            if _ends_the_run(error):
+                raise
+            if isinstance(error, RequestFailed) and len(stretch.places) > 1:
+                # A server answered one of them wrongly; the others are asked on their own.
+                each = (self._made(replace(stretch, places=(place,)), asked)[0] for place in stretch.places)
+                return [record for records in each for record in records], None
+            # An item that could not be answered is on record as failed.
+            said = f"{type(error).__name__}: {hide_home(str(error))}"
+            return [_failed(stretch, asked.ids[place], said) for place in stretch.places], None
 
     def _set(self, stretch: Stretch) -> eval_sets.EvalSet:
         """An eval as the arm reads it: arms that share weights may differ in what is made of their prompts."""

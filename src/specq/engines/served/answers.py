@@ -11,7 +11,7 @@ from specq.core.errors import ModelError, RequestFailed, ServerGone
 from specq.core.served import ServedAnswer
 from specq.core.types import Finish, Generation, OnStep, Prompt, Sampling
 from specq.engines.base import one_each
-from specq.engines.served.request import Streamed
+from specq.engines.served.request import Asked, Streamed
 from specq.engines.served.session import Session
 
 _SPENT = ("length", "limit")
@@ -23,7 +23,7 @@ _TRIES = 2
 
 
 class ServedDecoder:
-    """Asks one server, one prompt at a time.
+    """Asks one server.
 
     `told` hears of a server that had to be started again, and of an answer that was asked for twice.
     """
@@ -33,6 +33,7 @@ class ServedDecoder:
         self._eos, self._told = frozenset(eos_ids), told
         self._runner = asyncio.Runner()
         self._client = session.client()
+        self._starts = 0
 
     @property
     def notes(self) -> tuple[str, ...]:
@@ -59,29 +60,56 @@ class ServedDecoder:
         on_step: OnStep | None = None,
         batch_size: int = 1,
     ) -> list[Generation]:
-        """Ask prompt by prompt; `batch_size` is not looked at, and no step is told.
+        """Ask prompt by prompt, or `batch_size` prompts at once; answers come in the order of the prompts.
+
+        What broke off among several at once is asked again alone. No step is told.
 
         Raises:
             RequestFailed: one was answered wrongly, or not to its end.
             ServerGone: nobody answers any more, or only that there is no time.
             ModelError: the server has no such model.
+            Interrupted, DiskFull: as the settings' `waited` and a restart raise them.
         """
+        each = one_each(sampling, prompts)
+        asked = [
+            self.session.request(prompt, one, id=prompt.id, nonce=_nonce(prompt, one))
+            for prompt, one in zip(prompts, each, strict=True)
+        ]
+        starts = self._starts
+        first: Sequence[Streamed | None] = [None] * len(asked)
+        if batch_size > 1:
+            first = self._runner.run(self._at_once(asked, batch_size))
         return [
-            self._generation(prompt, one, *self._answer(prompt, one))
-            for prompt, one in zip(prompts, one_each(sampling, prompts), strict=True)
+            self._generation(prompt, one, *self._answer(request, came, starts))
+            for prompt, one, request, came in zip(prompts, each, asked, first, strict=True)
         ]
 
-    def _answer(self, prompt: Prompt, sampling: Sampling) -> tuple[Streamed, int]:
-        """An answer to its end, and how often it had to be asked again."""
-        asked = self.session.request(prompt, sampling, id=prompt.id, nonce=_nonce(prompt, sampling))
+    async def _at_once(self, asked: Sequence[Asked], most: int) -> list[Streamed]:
+        """What comes of each request, `most` of them at a time."""
+        room = asyncio.Semaphore(most)
+
+        async def one(request: Asked) -> Streamed:
+            async with room:
+                return await self._client.stream(request)
+
+        return await asyncio.gather(*map(one, asked))
+
+    def _answer(self, asked: Asked, came: Streamed | None, starts: int) -> tuple[Streamed, int]:
+        """An answer to its end, and how often it had to be asked again.
+
+        `came` is what came of asking once, after so many `starts` of the server; None: it was not asked yet.
+        """
         for tried in range(_TRIES):
-            streamed = self._runner.run(self._client.stream(asked))
-            if streamed.error is None:
-                return streamed, tried
-            self._mend(streamed, prompt.id, last=tried == _TRIES - 1)
+            if came is None:
+                starts = self._starts
+                came = self._runner.run(self._client.stream(asked))
+            if came.error is None:
+                return came, tried
+            self._mend(came, asked.id, starts, last=tried == _TRIES - 1)
+            came = None
         raise AssertionError("the last try returns or raises")
 
-    def _mend(self, streamed: Streamed, prompt: str, *, last: bool) -> None:
+    def _mend(self, streamed: Streamed, prompt: str, starts: int, *, last: bool) -> None:
         """Make sure that asking again makes sense; else raise."""
         session, said = self.session, f"{streamed.error}: {streamed.said}"
         where = f"the server at {session.url}"
@@ -99,13 +127,15 @@ class ServedDecoder:
         if last:
             lost = "" if up else "; the server was started again in between and was lost again"
             raise RequestFailed(f'prompt "{prompt}", asked {_TRIES} times: {said}{lost}')
-        if not session.attached and (not up or streamed.error == "hung"):
+        # Of several that hung together, the first had it started again.
+        if not session.attached and (not up or (streamed.error == "hung" and starts == self._starts)):
             self._restart(said)
             self._told(f'the server was lost on prompt "{prompt}" ({said}) and started again; the prompt is asked anew')
         else:
             self._told(f'the answer to prompt "{prompt}" broke off ({said}); it is asked anew')
 
     def _restart(self, said: str) -> None:
+        self._starts += 1
         try:
             self.session.restart()
         except ServerGone as error:

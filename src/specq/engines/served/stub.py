@@ -28,6 +28,8 @@ from specq.engines.served import stub_events
 from specq.engines.served.stub_events import PATHS, Play
 
 HOST = "127.0.0.1"
+OF_ITSELF = "/stub"
+"""Where the stub tells how many answers it gave at once."""
 _MANY = 1024
 
 
@@ -62,6 +64,7 @@ class Stub:
         self._met: Counter[str] = Counter()
         self.heard: list[Heard] = []
         self.connections = 0
+        self._now = self._most = 0
 
     @property
     def url(self) -> str:
@@ -110,6 +113,9 @@ class Stub:
         if (told := stub_events.told(path, self._model)) is not None:
             _say(writer, json.dumps(told).encode())
             return True
+        if path == OF_ITSELF:
+            _say(writer, json.dumps({"most_at_once": self._most}).encode())
+            return True
         if path not in PATHS:
             _refuse(writer, Play(status=404, words=json.dumps({"detail": f"Not Found: {path}"})), "")
             return True
@@ -124,7 +130,12 @@ class Stub:
         if not body.get("stream", True):
             _say_whole(writer, play, key)
             return True
-        return await self._stream(writer, path, play, key)
+        self._now += 1
+        self._most = max(self._most, self._now)
+        try:
+            return await self._stream(writer, path, play, key)
+        finally:
+            self._now -= 1
 
     def _met_by(self, body: Mapping[str, Any]) -> Play:
         """How a request is answered; its fault hangs on how many requests came before it, control calls left out."""
