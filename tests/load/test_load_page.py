@@ -63,7 +63,13 @@ def test_the_page_lacks_the_floor_a_picture_or_a_table_or_obeys_a_tag(tmp_path: 
     for start in [place for place in range(len(html)) if html.startswith("<svg", place)]:
         ElementTree.fromstring(html[start : html.index("</svg>", start) + 6])
     text = (tmp_path / "report.md").read_text()
-    titles = ("Read this first", "Throughput and latency", "Latencies", "Held against server", "Drafts along the curve")
+    titles = (
+        "Read this first",
+        "Throughput and latency",
+        "Latencies",
+        "Held against server",
+        "Drafts and device along the curve",
+    )
     for title in (
         *titles,
         "Machine",
@@ -117,7 +123,7 @@ def test_the_command_prints_another_run(tmp_path: Path, capsys: pytest.CaptureFi
 @pytest.mark.parametrize(
     ("words", "said"),
     [
-        ([], "a server and prompts are needed; type: specq load http://HOST:PORT"),
+        ([], "a server is needed: the URL of one that runs, an experiment, or a model and its --kind; type: specq"),
         (["http://a:1", "--prompts", "p.jsonl", "--concurrency", "1,x"], "allowed are whole numbers"),
         (["http://a:1", "--prompts", "p.jsonl", "--concurrency", "1", "--rate", "2"], "give one of them"),
         (["http://a:1", "--prompts", "p.jsonl", "--body", "[1]"], "body: no JSON object"),

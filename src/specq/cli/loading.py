@@ -1,4 +1,4 @@
-"""The command that puts a running server under load."""
+"""The command that puts servers under load."""
 
 from __future__ import annotations
 
@@ -17,19 +17,44 @@ if TYPE_CHECKING:
 
 
 def load(
-    url: Annotated[
-        str | None, typer.Argument(metavar="[URL]", help="Where the server is, as http://127.0.0.1:8000.")
+    target: Annotated[
+        str | None, typer.Argument(metavar="[TARGET]", help="A URL, an experiment, or a model to start a --kind on.")
     ] = None,
     prompts: Annotated[Path | None, typer.Option("--prompts", metavar="FILE", help="Prompts, or a log.")] = None,
     kind: Annotated[
-        str, typer.Option("--kind", metavar="KIND", help="openai, vllm, llamacpp, sglang, ollama or mlx_lm.")
-    ] = "openai",
-    model: Annotated[
-        str | None, typer.Option("--model", metavar="NAME", help="As the server calls it; else as it says.")
+        str | None, typer.Option("--kind", metavar="KIND", help="openai, vllm, llamacpp, sglang, ollama or mlx_lm.")
     ] = None,
-    name: Annotated[str, typer.Option("--name", metavar="NAME", help="What the report calls the server.")] = "server",
+    model: Annotated[
+        str | None,
+        typer.Option("--model", metavar="NAME", help="As the server calls it; without a URL, what to start."),
+    ] = None,
+    name: Annotated[
+        str | None, typer.Option("--name", metavar="NAME", help="What the report calls the server.")
+    ] = None,
     key_env: Annotated[
         str | None, typer.Option("--key-env", metavar="VAR", help="The environment's variable with the key.")
+    ] = None,
+    arm: Annotated[
+        list[str] | None,
+        typer.Option("--arm", metavar="NAME", help="Of an experiment, beside its baseline; repeatable."),
+    ] = None,
+    set_: Annotated[
+        list[str] | None, typer.Option("--set", metavar="KEY=VALUE", help="Put over the experiment; repeatable.")
+    ] = None,
+    slots: Annotated[
+        int | None, typer.Option("--slots", metavar="N", help="Of a started server; as many as the highest level.")
+    ] = None,
+    context: Annotated[
+        int | None, typer.Option("--context", metavar="N", help="Tokens of a request on a started server, at most.")
+    ] = None,
+    threads: Annotated[int | None, typer.Option("--threads", metavar="N", help="Of a started server.")] = None,
+    dtype: Annotated[str | None, typer.Option("--dtype", metavar="NAME", help="Of a started server.")] = None,
+    arg: Annotated[
+        list[str] | None, typer.Option("--arg", metavar="WORD", help="For a started server, as it is; repeatable.")
+    ] = None,
+    prefill_chunk: Annotated[
+        str | None,
+        typer.Option("--prefill-chunk", metavar="N,N", help="A server for each: prompt tokens read at a time, or off."),
     ] = None,
     concurrency: Annotated[
         str | None, typer.Option("--concurrency", metavar="N,N", help="Closed loop: so many requests under way.")
@@ -50,13 +75,15 @@ def load(
     warm_up: Annotated[
         int | None, typer.Option("--warm-up", metavar="N", help="Requests before; one a stream, or a tenth.")
     ] = None,
-    repeats: Annotated[int, typer.Option("--repeats", metavar="N", help="How often each level is measured.")] = 1,
+    repeats: Annotated[
+        int | None, typer.Option("--repeats", metavar="N", help="How often each level is measured; 1.")
+    ] = None,
     against: Annotated[
         str | None, typer.Option("--against", metavar="URL", help="A second server, which takes turns with the first.")
     ] = None,
     against_name: Annotated[
-        str, typer.Option("--against-name", metavar="NAME", help="What the report calls it.")
-    ] = "other",
+        str | None, typer.Option("--against-name", metavar="NAME", help="What the report calls it.")
+    ] = None,
     against_kind: Annotated[
         str | None, typer.Option("--against-kind", metavar="KIND", help="Its kind; else the first's.")
     ] = None,
@@ -75,8 +102,12 @@ def load(
     inject: Annotated[
         Path | None, typer.Option("--inject", metavar="FILE", help="Long prompts sent into the steady state.")
     ] = None,
-    max_tokens: Annotated[int, typer.Option("--max-tokens", metavar="N", help="Tokens of an answer at most.")] = 128,
-    temperature: Annotated[float, typer.Option("--temperature", metavar="T", help="0 is greedy.")] = 0.0,
+    max_tokens: Annotated[
+        int | None, typer.Option("--max-tokens", metavar="N", help="Tokens of an answer at most; 128.")
+    ] = None,
+    temperature: Annotated[
+        float | None, typer.Option("--temperature", metavar="T", help="0 is greedy, and the default.")
+    ] = None,
     ignore_eos: Annotated[bool, typer.Option("--ignore-eos", help="Answers of equal lengths.")] = False,
     warm_prefix: Annotated[
         bool, typer.Option("--warm-prefix", help="Let a prefix cache answer what it holds; else prompts go out cold.")
@@ -101,16 +132,19 @@ def load(
         str | None, typer.Option("--weights", metavar="MODEL", help="For ceilings: a folder, GGUF file or built-in.")
     ] = None,
     machine: Annotated[
-        str | None, typer.Option("--machine", metavar="NAME|FILE", help="Of configs/machines: bandwidth and FLOP/s.")
+        str | None,
+        typer.Option("--machine", metavar="NAME|FILE", help="Of configs/machines: bandwidth and FLOP/s; or here."),
     ] = None,
     bandwidth: Annotated[
         str | None, typer.Option("--bandwidth", metavar="RATE", help="Of the memory, as 380GB/s.")
     ] = None,
     flops: Annotated[str | None, typer.Option("--flops", metavar="RATE", help="Peak of 16-bit floats.")] = None,
-    seed: Annotated[int, typer.Option("--seed", metavar="N", help="Of arrivals and the order of prompts.")] = 0,
+    seed: Annotated[
+        int | None, typer.Option("--seed", metavar="N", help="Of arrivals and the order of prompts; 0.")
+    ] = None,
     silence: Annotated[
-        float, typer.Option("--silence", metavar="S", help="Seconds of silence after which a server hangs.")
-    ] = 300.0,
+        float | None, typer.Option("--silence", metavar="S", help="Seconds of silence after which a server hangs; 300.")
+    ] = None,
     tries: Annotated[int, typer.Option("--tries", metavar="N", help="How often a refused request goes out.")] = 1,
     resume: Annotated[
         str | None, typer.Option("--resume", metavar="RUN", help="Go on with a run that stopped.")
@@ -118,21 +152,17 @@ def load(
     out: Out = DEFAULT_OUT,
     json: Json = False,
 ) -> None:
-    """Measure a running server under load: the throughput-latency curve, its knee, its tails, with a floor drawn in."""
+    """Measure servers under load: the throughput-latency curve, its knee and tails, and where a draft's win ends."""
     from specq import api
     from specq.cli import output
 
     if resume is not None:
         if prompts is not None:
             raise ConfigError("load: --resume goes on with the run's own prompts; leave --prompts out")
-        _show(api.resume_load(resume, url=url, against=against, out=out, on_progress=output.note), json)
+        _show(api.resume_load(resume, url=target, against=against, out=out, on_progress=output.note), json)
         return
-    if url is None or prompts is None:
-        raise ConfigError(
-            "load: a server and prompts are needed; type: specq load http://HOST:PORT --prompts FILE --concurrency 1,2"
-        )
     found = api.measure_load(
-        url,
+        target,
         prompts,
         kind=kind,
         model=model,
@@ -142,6 +172,14 @@ def load(
         against_kind=against_kind,
         against_model=against_model,
         against_name=against_name,
+        arms=arm or (),
+        overrides=set_ or (),
+        slots=slots,
+        context=context,
+        threads=threads,
+        dtype=dtype,
+        args=arg or (),
+        prefill_chunks=[] if prefill_chunk is None else prefill_chunk.split(","),
         concurrency=[int(one) for one in _numbers("concurrency", concurrency, whole=True)],
         rate=_numbers("rate", rate, whole=False),
         steady=steady,

@@ -10,9 +10,11 @@ from typing import Any, Literal
 from specq.core.errors import ConfigError, nearest
 from specq.engines.served.address import address_of
 from specq.engines.served.kinds import KINDS
+from specq.load import start as starting
+from specq.load.start import Start
 
 Arrivals = Literal["closed", "poisson", "steady", "trace"]
-FLOORS = ("ttft_s_p95", "tpot_s_p95", "e2e_s_p95")
+FLOORS = tuple(f"{name}_{which}" for name in ("ttft_s", "tpot_s", "e2e_s") for which in ("p95", "p99"))
 REQUESTS = 100
 """Requests of a level unless somebody says otherwise: the fewest that a p99 is told of."""
 _MOST = 100_000
@@ -20,18 +22,27 @@ _MOST = 100_000
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Server:
-    """A server under load: the name that it has in the report, where it is, and the name of its model."""
+    """A server under load: the name that it has in the report, where it is, and the name of its model.
+
+    `start` says how it is started; one that runs already has none, and its `url` says where.
+    """
 
     name: str
     url: str
     kind: str
     model: str
     key_env: str | None = None
+    start: Start | None = None
 
     @property
     def base(self) -> str:
         """Its address without the API's version, which every path begins with."""
         return self.url.rstrip("/").removesuffix("/v1")
+
+    @property
+    def where(self) -> str:
+        """Where it is, in words."""
+        return "started here" if self.start is not None else self.url
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -51,7 +62,8 @@ class Asked:
     `arrivals` "closed" keeps as many requests under way as a level says; the others send as many a second, whatever
     comes back. `levels` is empty for a trace at its own pace. A level lasts for `requests` of the steady state, or for
     `duration_s` seconds, whichever is given; `warm_up` requests before it do not count (None: one a stream in a closed
-    loop, a tenth in an open one). `body` is added to each request's JSON as it is.
+    loop, a tenth in an open one). `body` is added to each request's JSON as it is. `sampling` has fields of
+    core.types.Sampling beside `temperature`.
     """
 
     servers: tuple[Server, ...]
@@ -63,6 +75,7 @@ class Asked:
     repeats: int = 1
     max_tokens: int = 128
     temperature: float = 0.0
+    sampling: Mapping[str, Any] = field(default_factory=dict)
     ignore_eos: bool = False
     warm_prefix: bool = False
     seed: int = 0
@@ -78,7 +91,8 @@ class Asked:
             ConfigError: a value is none. UserError: an address is none.
         """
         for server in self.servers:
-            address_of(server.url)
+            if server.start is None:
+                address_of(server.url)
             if server.kind not in KINDS:
                 raise ConfigError(
                     f'kind "{server.kind}"{nearest(server.kind, KINDS) or ";"} allowed: {", ".join(KINDS)}'
@@ -151,6 +165,9 @@ def from_json(value: Mapping[str, Any]) -> Asked:
         TypeError: a key is missing or unknown.
     """
     given = dict(value)
-    given["servers"] = tuple(Server(**one) for one in given["servers"])
+    given["servers"] = tuple(
+        Server(**{**one, "start": None if one["start"] is None else starting.from_json(one["start"])})
+        for one in given["servers"]
+    )
     given["levels"] = tuple(float(one) for one in given["levels"])
     return Asked(**given)

@@ -86,8 +86,13 @@ def held(latency: Latency, floors: Mapping[str, float]) -> Held | None:
     """How a level stands to the floors; None without any."""
     if not floors:
         return None
-    found = {"ttft_s_p95": latency.ttft_s.p95, "tpot_s_p95": latency.tpot_s.p95, "e2e_s_p95": latency.e2e_s.p95}
-    return Held(values={name: found[name] for name in floors}, limits=dict(floors))
+
+    def of(floor: str) -> float | None:
+        measure, _, which = floor.rpartition("_")
+        found: float | None = getattr(getattr(latency, measure), which)
+        return found
+
+    return Held(values={name: of(name) for name in floors}, limits=dict(floors))
 
 
 def highest_held(levels: Sequence[tuple[float, Held | None]]) -> float | None:

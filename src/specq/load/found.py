@@ -16,12 +16,15 @@ from specq.load.ceiling import Ceiling, Machine, ceiling
 from specq.load.check import Agreement, agreement
 from specq.load.curve import Held, Knee, Spot, held, highest_held, knee
 from specq.load.drafts import Drafting, drafting
+from specq.load.ends import End, end
 from specq.load.measures import Attempt, Latency, Rates, e2e_s, failures, latency, rates, tpot_s, ttft_s
 from specq.load.pauses import Pauses, pauses
-from specq.load.rows import Began, Measured, Requested
+from specq.load.rows import Began, Measured, Requested, Started
+from specq.load.stalls import Stall, stall
 from specq.load.versus import Ratio, Win, ratio, win
 from specq.report.plain import plain
 from specq.run.folder import DONE, RECORDS
+from specq.run.provenance import show_home
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -61,8 +64,9 @@ class Level:
 class Found:
     """A load run: its levels by server in rising order, each server's knee and the level up to which floors hold.
 
-    `ratios` hold the other servers against the first; `wins` say where that ends. `interrupted` requests belong to
-    attempts that were broken off, and count nowhere.
+    `ratios` hold the other servers against the first; `wins` say up to which level they are surely faster, `ends` where
+    the ratio falls through 1, and `stalls` what long prompts do to the others' tokens. `interrupted` requests belong to
+    attempts that were broken off, and count nowhere. `started` is the last start of each server that was started.
     """
 
     run: Path
@@ -73,9 +77,12 @@ class Found:
     knees: dict[str, Knee | None]
     held_up_to: dict[str, float | None]
     ratios: tuple[Ratio, ...]
+    stalls: tuple[Stall, ...]
     wins: dict[str, Win]
+    ends: dict[str, End | None]
     interrupted: int
     torn_bytes: int
+    started: dict[str, Started]
 
     def of(self, server: str) -> tuple[Level, ...]:
         """The levels of one server."""
@@ -88,14 +95,14 @@ class Found:
         return {"run": str(self.run), "asked": self.asked.to_json(), **plain(values)}
 
 
-def find(run: Path, info: Mapping[str, Any], machine: Machine | None = None) -> Found:
+def find(run: Path, info: Mapping[str, Any], machines: Mapping[str, Machine] | None = None) -> Found:
     """Derive everything from a run's rows.
 
     Raises:
         RunFolderError: a row is damaged.
     """
     try:
-        asked = asking.from_json(info["asked"])
+        asked = asking.from_json(show_home(info["asked"]))
     except (TypeError, KeyError, ValueError) as error:
         raise RunFolderError(f"{run}/run.json: asked is not as specq load writes it ({error}); put it back") from error
     found, torn = reading.read(run / RECORDS)
@@ -106,12 +113,21 @@ def find(run: Path, info: Mapping[str, Any], machine: Machine | None = None) -> 
         grouped[one.point.server, one.point.level].append(one)
     names = [server.name for server in asked.servers]
     keys = sorted(grouped, key=lambda key: (names.index(key[0]), key[1]))
-    levels = tuple(_level(grouped[key], asked, machine) for key in keys)
+    levels = tuple(_level(grouped[key], asked, (machines or {}).get(key[0])) for key in keys)
     ratios = [
         ratio(grouped[names[0], level], grouped[name, level], closed=closed)
         for name, level in keys
         if name != names[0] and (names[0], level) in grouped
     ]
+    stalls = [
+        stall(grouped[names[0], level], grouped[name, level])
+        for name, level in keys
+        if name != names[0] and (names[0], level) in grouped
+    ]
+
+    def of_level(name: str) -> dict[float, list[Attempt]]:
+        return {level: of for (server, level), of in grouped.items() if server == name}
+
     by_server = {name: [one for one in levels if one.server == name] for name in names}
     return Found(
         run=run,
@@ -122,9 +138,12 @@ def find(run: Path, info: Mapping[str, Any], machine: Machine | None = None) -> 
         knees={name: knee([_spot(one) for one in of if _has_spot(one)]) for name, of in by_server.items()},
         held_up_to={name: highest_held([(one.level, one.held) for one in of]) for name, of in by_server.items()},
         ratios=tuple(ratios),
+        stalls=tuple(one for one in stalls if one is not None),
         wins={name: win([one for one in ratios if one.server == name]) for name in names[1:]},
+        ends={name: end(of_level(names[0]), of_level(name)) for name in names[1:]},
         interrupted=interrupted,
         torn_bytes=torn,
+        started={row.server: row for row in found if isinstance(row, Started)},
     )
 
 
@@ -156,11 +175,10 @@ def _level(attempts: Sequence[Attempt], asked: Asked, machine: Machine | None) -
     outside = [row for one in attempts for row in one.rows if row.phase != "steady"]
 
     def good(row: Requested) -> bool:
-        values = {"ttft_s_p95": ttft_s(row, closed=closed), "e2e_s_p95": e2e_s(row, closed=closed)}
-        values["tpot_s_p95"] = tpot_s(row) if (row.output_tokens or 0) > 1 else 0.0
-        met = (
-            value is not None and value <= asked.floors[name] for name, value in values.items() if name in asked.floors
-        )
+        values = {"ttft_s": ttft_s(row, closed=closed), "e2e_s": e2e_s(row, closed=closed)}
+        values["tpot_s"] = tpot_s(row) if (row.output_tokens or 0) > 1 else 0.0
+        known = ((values[name.rsplit("_", 1)[0]], limit) for name, limit in asked.floors.items())
+        met = (value is not None and value <= limit for value, limit in known)
         return row.error is None and all(met)
 
     found = latency(attempts, closed=closed)

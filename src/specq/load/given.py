@@ -4,23 +4,33 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
 from specq.core import hashes
-from specq.core.errors import ConfigError, PromptError, RunFolderError
+from specq.core.errors import ConfigError, ModelError, PromptError, RunFolderError, Unsupported
 from specq.evals import schemas
+from specq.lab.size import size_models
+from specq.load import asked as asking
 from specq.load import prompts as reading_prompts
 from specq.load.asked import Asked
 from specq.load.ceiling import Machine
 from specq.load.measuring import Judge, Plan
+from specq.run import provenance
 from specq.workloads.reading import How
+
+HERE = "here"
+"""The name of this machine as --machine: its bandwidth and FLOP/s are measured."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Given:
-    """Files and settings of a run. `model`, `machine`, `bandwidth` and `flops` are for the shares of the ceilings."""
+    """Files and settings of a run. `weights`, `machine`, `bandwidth` and `flops` are for the shares of the ceilings.
+
+    `here` says that bandwidth and FLOP/s were measured on this machine.
+    """
 
     prompts: str
     how: How
@@ -32,6 +42,7 @@ class Given:
     machine: str | None = None
     bandwidth: str | None = None
     flops: str | None = None
+    here: bool = False
 
     def plan(self, asked: Asked) -> Plan:
         """Read everything that is sent.
@@ -56,30 +67,67 @@ class Given:
         judge = None if self.schema is None else _judge(Path(self.schema))
         return Plan(asked=asked, prompts=found, at_s=None if at_s is None else tuple(at_s), injected=long, judge=judge)
 
-    def on(self) -> Machine | None:
-        """The machine and the model whose ceilings the levels are held against; None where none was named.
+    def models(self, asked: Asked) -> dict[str, str]:
+        """By server, the model whose size counts: the one that is named, else what a server is started with.
+
+        A server is left out whose model is not here, or runs already where none is named.
+        """
+        if self.weights is not None:
+            return {one.name: self.weights for one in asked.servers}
+        found = {}
+        for one in asked.servers:
+            if one.start is not None and one.start.spec.recipe is None:
+                with suppress(ConfigError, ModelError, Unsupported):
+                    model = one.start.served(one.kind, warm_prefix=asked.warm_prefix).loads
+                    size_models(model)
+                    found[one.name] = model
+        return found
+
+    def on(self, asked: Asked) -> dict[str, Machine]:
+        """By server, the machine and the model whose ceilings its levels are held against; none where none is known.
 
         Raises:
             ConfigError, ModelError: as `specq size`.
         """
-        if self.weights is None:
-            if self.machine or self.bandwidth or self.flops:
+        named = self.machine or self.bandwidth or self.flops
+        started = any(one.start is not None for one in asked.servers)
+        if self.weights is None and named and not started:
+            raise ConfigError("a machine without a model tells no share of it: name the weights with --weights MODEL")
+        if not named:
+            if self.weights is not None and not started:
                 raise ConfigError(
-                    "a machine without a model tells no share of it: name the weights with --weights MODEL"
+                    "--weights without a machine tells no share of it: add --machine NAME or --bandwidth RATE"
                 )
-            return None
-        from specq.lab.size import size_models
-
-        sized = size_models(self.weights, machine=self.machine, bandwidth=self.bandwidth, flops=self.flops)
-        if sized.asked.bandwidth is None:
-            raise ConfigError(
-                "--weights without a machine tells no share of it: add --machine NAME or --bandwidth RATE"
+            return {}
+        if self.machine == HERE:
+            return {}
+        found = {}
+        for name, model in self.models(asked).items():
+            sized = size_models(model, machine=self.machine, bandwidth=self.bandwidth, flops=self.flops)
+            if sized.asked.bandwidth is None:
+                raise ConfigError("the share of a machine needs its memory's bandwidth: add --bandwidth RATE")
+            start = next(one.start for one in asked.servers if one.name == name)
+            kv = "fp16" if start is None or start.spec.kv_cache is None else f"{start.spec.kv_cache}_0"
+            found[name] = Machine(
+                model=sized.models[0].model, bandwidth=sized.asked.bandwidth, flops=sized.asked.flops, kv=kv
             )
-        return Machine(model=sized.models[0].model, bandwidth=sized.asked.bandwidth, flops=sized.asked.flops)
+        return found
 
     def to_json(self) -> dict[str, Any]:
         """All of it, as JSON values."""
         return asdict(self)
+
+
+def read(run: Path, info: Mapping[str, Any]) -> tuple[Asked, Given]:
+    """What run.json says that was asked and given.
+
+    Raises:
+        RunFolderError: it is not as a load run writes it.
+    """
+    try:
+        return asking.from_json(provenance.show_home(info["asked"])), from_json(provenance.show_home(info["given"]))
+    except (TypeError, KeyError, ValueError) as error:
+        raise RunFolderError(f"{run}/run.json: not as specq load writes it ({error}); put it back") from error
 
 
 def from_json(value: Mapping[str, Any]) -> Given:

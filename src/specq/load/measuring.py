@@ -6,6 +6,7 @@ import asyncio
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from specq.core import clock
 from specq.core.clock import utc_stamp
@@ -24,6 +25,9 @@ from specq.load.target import Target
 GIVE_UP = 50
 """Requests in a row that fail before one is answered, after which a server is taken to be gone."""
 _LOOK_S = 0.02
+_END_S = 1.0
+_GONE = ("refused", "reset", "cut")
+"""What requests meet whose server has ended."""
 
 Progress = Callable[[str], None]
 Judge = Callable[[str], str]
@@ -46,18 +50,41 @@ def measure(
 ) -> None:
     """Measure points, each with the number of its attempt, one after another.
 
+    A server that is started here is there for its own points alone, so that no two hold the memory at once, and is
+    stopped at the end, however that comes.
+
     Raises:
-        RunFailed: a server answers no request any more. DiskFull: no space. All that was recorded is kept.
-        ConfigError: prompts of random tokens, and a server that drafts.
+        RunFailed: a server answers no request any more, or does not start. DiskFull: no space. All that was recorded is
+            kept.
+        ConfigError: prompts of random tokens, and a server that drafts. UserError: a server cannot be started here.
     """
-    for place, (point, attempt) in enumerate(points, start=1):
-        run = _Run(plan, point, attempt, targets[point.server], folder)
-        try:
-            asyncio.run(run.run())
-        except ExceptionGroup as group:
-            # Whatever stopped one request has stopped them all; what specq says of it is one line.
-            raise next((one for one in _flat(group) if isinstance(one, SpecqError)), group) from None
-        say(f"[{place}/{len(points)}] {run.said}")
+    try:
+        for place, (point, attempt) in enumerate(points, start=1):
+            target = targets[point.server]
+            for other in targets.values():
+                if other is not target:
+                    other.stop()
+            if (started := target.start(folder.path)) is not None:
+                folder.append(started)
+                say(f"{point.server}: started in {started.seconds:.1f} s, its log is {folder.path / started.log}")
+            run = _Run(plan, point, attempt, target, folder)
+            try:
+                with asyncio.Runner() as runner:
+                    runner.get_loop().set_exception_handler(_told)
+                    runner.run(run.run())
+            except ExceptionGroup as group:
+                # Whatever stopped one request has stopped them all; what specq says of it is one line.
+                raise next((one for one in _flat(group) if isinstance(one, SpecqError)), group) from None
+            say(f"[{place}/{len(points)}] {run.said}")
+    finally:
+        for target in targets.values():
+            target.stop()
+
+
+def _told(loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
+    """Say nothing of a task that a stop ended: the stop is told in one line."""
+    if not isinstance(context.get("exception"), KeyboardInterrupt):
+        loop.default_exception_handler(context)
 
 
 def _flat(group: BaseExceptionGroup[BaseException]) -> list[BaseException]:
@@ -86,7 +113,7 @@ class _Run:
 
     async def run(self) -> None:
         """Send everything, and write down what came of it."""
-        began = Began(point=self._point.id, attempt=self._attempt, began=utc_stamp(), url=self._target.server.url)
+        began = Began(point=self._point.id, attempt=self._attempt, began=utc_stamp(), url=self._target.base)
         self._folder.append(began)
         async with self._target.client() as client:
             self._client = client
@@ -157,13 +184,23 @@ class _Run:
         self._done += 1
         self._failed += streamed.error is not None
         self._failing = self._failing + 1 if streamed.error is not None else 0
+        if streamed.error in _GONE:
+            await self._still_there()
         if self._failing >= GIVE_UP:
             raise RunFailed(
-                f"{self._target.server.name} at {self._target.server.url}: {GIVE_UP} requests in a row failed, the "
+                f"{self._target.server.name} at {self._target.base}: {GIVE_UP} requests in a row failed, the "
                 f"last with {streamed.error}: {streamed.said}"
             )
         if (numbers.proposed or 0) > 0:
             refuse_random(self._plan.prompts, self._target.server.name)
+
+    async def _still_there(self) -> None:
+        """Wait a moment for the end of a server that was started here, whose process may outlive its connections."""
+        until = clock.now() + _END_S
+        while self._target.group is not None and clock.now() < until:
+            if (ended := self._target.ended()) is not None:
+                raise RunFailed(ended)
+            await asyncio.sleep(_LOOK_S)
 
     def _written(self, task: asyncio.Task[None]) -> None:
         self._readers.discard(task)
@@ -177,15 +214,18 @@ class _Run:
     async def _watch(self) -> Measured:
         """The counters, the processor time and the device, from the beginning of the steady state to its end."""
         phases = self._phases
+        # In a thread: it looks through all processes, and no stream is to be late for it.
+        watch = await asyncio.to_thread(Watch, self._target.base, self._target.group)
         await _until(lambda: phases.start_s is not None or phases.end_s is not None)
-        watch = Watch(self._target.server.base)
         watch.start()
+        drafted = await asyncio.to_thread(self._target.drafted)
         cpu_s, wall_s = time.process_time(), clock.now()
         before = await self._target.scrape()
         await _until(lambda: phases.end_s is not None)
         cpu_s, wall_s = time.process_time() - cpu_s, clock.now() - wall_s
         device = watch.found()
         numbers, notes = self._target.grown(before, await self._target.scrape())
+        numbers |= await asyncio.to_thread(self._target.drafted_since, drafted)
         start_s = phases.start_s if phases.start_s is not None else phases.end_s
         assert start_s is not None
         assert phases.end_s is not None

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from specq.core import jsonl
-from specq.load import charts
+from specq.load import along, charts
 from specq.load.found import Found
 from specq.load.sections import FIRST, sections
 from specq.load.words import answer
@@ -16,7 +16,7 @@ from specq.report.page import Part
 from specq.report.section import Section
 
 CURVE = ("Throughput and latency", "Latencies", "By tag", "Failures", "Answers against the schema")
-DRAFTS = ("Drafts along the curve",)
+DRAFTS = (along.ALONG, along.COUNTS)
 
 
 def heading(found: Found) -> list[str]:
@@ -41,7 +41,7 @@ def render(found: Found) -> str:
     question, *facts = heading(found)
     left = {section.title: section for section in sections(found)}
     first = left.pop(FIRST, None)
-    pauses = left.pop("Long prompts among steady decoding", None)
+    pauses = [left.pop(title) for title in list(left) if title == along.LONG or title.startswith(along.STALLS)]
     versus = [left.pop(title) for title in list(left) if title.startswith("Held against ")]
     drawn = {one.name: one for one in charts.pictures(found)}
     ratios = drawn.pop("load-ratio", None)
@@ -55,7 +55,7 @@ def render(found: Found) -> str:
         ),
         Part(
             ident="versus",
-            title="One server against the other",
+            title="Along the curve, and one server against the other",
             charts=() if ratios is None else (ratios,),
             sections=(*versus, *pages.take(left, DRAFTS)),
         ),
@@ -63,7 +63,7 @@ def render(found: Found) -> str:
             ident="pauses",
             title="Long prompts",
             charts=() if gaps is None else (gaps,),
-            sections=() if pauses is None else (pauses,),
+            sections=tuple(pauses),
         ),
         Part(ident="machine", title="Machine and method", sections=tuple(left.values())),
         Part(ident="origin", title="Where these numbers come from", sections=_origin(found.info), closed=True),

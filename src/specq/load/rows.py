@@ -31,6 +31,28 @@ class Began:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Started:
+    """A server was started for the points that follow, by `command`, and was ready after `seconds`.
+
+    `log` is the file of the run's folder with what it wrote, `settings` how it says that it runs, "unknown" for what it
+    does not say. `exactness` says what its way to verify a draft leaves of the target's law, with `reason` and
+    `source`; "" where it drafts nothing.
+    """
+
+    server: str
+    began: str
+    url: str
+    model: str
+    command: tuple[str, ...]
+    log: str
+    seconds: float
+    settings: dict[str, Any]
+    exactness: str
+    reason: str
+    source: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Requested:
     """One request. Times ending in `_at_s` are seconds after its attempt's beginning; None where there was none.
 
@@ -101,8 +123,8 @@ class Measured:
     notes: tuple[str, ...] = ()
 
 
-Row = Began | Requested | Measured
-KINDS: dict[str, type[Any]] = {kind.__name__: kind for kind in (Began, Requested, Measured)}
+Row = Began | Started | Requested | Measured
+KINDS: dict[str, type[Any]] = {kind.__name__: kind for kind in (Began, Started, Requested, Measured)}
 
 
 def to_json(row: Row) -> dict[str, Any]:

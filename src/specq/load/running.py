@@ -1,4 +1,4 @@
-"""A load run from its first request to its report, and one that goes on where it was broken off."""
+"""A load run: asked for, or gone on with where it was broken off."""
 
 from __future__ import annotations
 
@@ -7,40 +7,37 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from specq.core import hashes
-from specq.core.clock import utc_stamp
-from specq.core.errors import ConfigError, Interrupted, RunFailed, RunFolderError
+from specq.core.errors import ConfigError
 from specq.core.places import check_folder
-from specq.load import arrivals, folder, given, measuring
-from specq.load import asked as asking
-from specq.load import found as finding
-from specq.load import rows as reading
-from specq.load.asked import Arrivals, Asked, Server
+from specq.load import folder, given, runs
 from specq.load.folder import Folder
 from specq.load.found import Found
-from specq.load.given import Given
-from specq.load.measuring import Plan, Progress
-from specq.load.target import Target
-from specq.run import provenance, signals
+from specq.load.measuring import Progress
+from specq.load.options import Options
 from specq.run.catalog import DEFAULT_OUT, find_run
-from specq.run.folder import RECORDS
 from specq.workloads.reading import How
-
-NAME, AGAINST = "server", "other"
 
 
 def measure_load(
-    url: str,
-    prompts: Path | str,
+    target: Path | str | None = None,
+    prompts: Path | str | None = None,
     *,
-    kind: str = "openai",
+    kind: str | None = None,
     model: str | None = None,
-    name: str = NAME,
+    name: str | None = None,
     key_env: str | None = None,
     against: str | None = None,
     against_kind: str | None = None,
     against_model: str | None = None,
-    against_name: str = AGAINST,
+    against_name: str | None = None,
+    arms: Sequence[str] = (),
+    overrides: Sequence[str] = (),
+    slots: int | None = None,
+    context: int | None = None,
+    threads: int | None = None,
+    dtype: str | None = None,
+    args: Sequence[str] = (),
+    prefill_chunks: Sequence[str] = (),
     concurrency: Sequence[int] = (),
     rate: Sequence[float] = (),
     steady: bool = False,
@@ -48,9 +45,9 @@ def measure_load(
     requests: int | None = None,
     duration_s: float | None = None,
     warm_up: int | None = None,
-    repeats: int = 1,
-    max_tokens: int = 128,
-    temperature: float = 0.0,
+    repeats: int | None = None,
+    max_tokens: int | None = None,
+    temperature: float | None = None,
     ignore_eos: bool = False,
     warm_prefix: bool = False,
     body: Mapping[str, Any] | None = None,
@@ -71,57 +68,63 @@ def measure_load(
     machine: str | None = None,
     bandwidth: str | None = None,
     flops: str | None = None,
-    seed: int = 0,
-    limit_s: float = 300.0,
+    seed: int | None = None,
+    limit_s: float | None = None,
     tries: int = 1,
     out: Path | str = DEFAULT_OUT,
     on_progress: Progress | None = None,
 ) -> Found:
-    """Put a running server under load, write the run's folder with its page, and say what was found.
+    """Put servers under load, write the run's folder with its page, and say what was found.
+
+    `target` is the URL of a server that runs, an experiment file whose arms are started one after another (or those of
+    `arms`, beside the baseline), or a model that a server of `kind` is started on. An experiment's own workload,
+    sampling and floor stand where nothing else is given. `slots` are the requests that a started server runs at once
+    (as many as the highest level), `args` more words for it, and `prefill_chunks` starts one server for each: tokens
+    of a prompt that are read at a time, or "off".
 
     Either `concurrency` (closed loop: so many requests under way), or `rate` (open loop: so many due a second, Poisson
     or `steady`), or `trace`, a file whose times say when requests are due, with `rate` stretched to these means. A
-    level lasts `requests` (100 by default) or `duration_s` of its steady state. `against` is a second server that takes
-    turns with the first, such as one with a draft; kind and model are the first's unless others are given. `key_env`
-    names the environment variable with the key. Prompts are sent cold unless `warm_prefix`. `body` is added to each
-    request. `inject` is a file of long prompts that are sent into the steady state. `weights` with `machine` or
-    `bandwidth` tells shares of the ceilings. The rest is as for read_workload.
+    level lasts `requests` (100 by default) or `duration_s` of its steady state. `against` is a second server that runs
+    and takes turns with the first; kind and model are the first's unless others are given. `key_env` names the
+    environment variable with the key. Prompts are sent cold unless `warm_prefix`. `body` is added to each request.
+    `inject` is a file of long prompts that are sent into the steady state. `weights` with `machine` or `bandwidth`
+    tells shares of the ceilings. The rest is as for read_workload.
 
     Raises:
-        UserError: a value, a file or an address will not do.
-        Interrupted: Ctrl-C or a signal to stop. RunFailed: the server is gone. Both keep what was recorded.
+        UserError: a value, a file or an address will not do, or a server cannot be started here.
+        Interrupted: Ctrl-C or a signal to stop. RunFailed: a server is gone. Both keep what was recorded.
     """
     check_folder(out)
-    if concurrency and (rate or trace):
-        raise ConfigError("--concurrency is a closed loop, --rate and --trace are open ones: give one of them")
-    way: Arrivals = "closed" if not (rate or trace) else "trace" if trace else "steady" if steady else "poisson"
     floors = {"ttft_s_p95": ttft_p95_s, "tpot_s_p95": tpot_p95_s, "e2e_s_p95": e2e_p95_s}
-    first = Server(name=name, url=url, kind=kind, model=model or "", key_env=key_env)
-    servers = [first]
-    if against is not None:
-        second = {"kind": against_kind or kind, "model": against_model or model or ""}
-        servers.append(Server(name=against_name, url=against, key_env=key_env, **second))
-    asked = Asked(
-        servers=tuple(servers),
-        arrivals=way,
-        levels=tuple(map(float, rate if way != "closed" else concurrency or (1,))),
-        requests=requests,
-        duration_s=duration_s,
-        warm_up=warm_up,
+    texts = {"trace": trace, "inject": inject, "schema": schema, "weights": weights, "machine": machine}
+    options = Options(
+        target=None if target is None else str(target),
+        prompts=None if prompts is None else Path(prompts),
+        kind=kind,
+        model=model,
+        name=name,
+        key_env=key_env,
+        against=against,
+        against_kind=against_kind,
+        against_model=against_model,
+        against_name=against_name,
+        arms=arms,
+        overrides=overrides,
+        engine={"slots": slots, "context": context, "threads": threads, "dtype": dtype, "args": list(args)},
+        chunks=prefill_chunks,
+        concurrency=concurrency,
+        rate=rate,
+        steady=steady,
+        trace=None if trace is None else Path(trace),
         repeats=repeats,
         max_tokens=max_tokens,
         temperature=temperature,
         ignore_eos=ignore_eos,
-        warm_prefix=warm_prefix,
         seed=seed,
+        limit=limit,
         limit_s=limit_s,
-        tries=tries,
-        body=body or {},
+        tokenizer=tokenizer,
         floors={name: value for name, value in floors.items() if value is not None},
-    )
-    files = {"trace": trace, "inject": inject, "schema": schema}
-    files_given = Given(
-        prompts=str(prompts),
         how=How(
             format=format,
             turns=turns,
@@ -131,14 +134,21 @@ def measure_load(
             regions=tuple(phone_regions),
             limit=limit,
         ),
-        tokenizer=tokenizer,
-        weights=weights,
-        machine=machine,
-        bandwidth=bandwidth,
-        flops=flops,
-        **{name: None if file is None else str(file) for name, file in files.items()},
+        files={
+            **{name: None if file is None else str(file) for name, file in texts.items()},
+            "bandwidth": bandwidth,
+            "flops": flops,
+        },
+        more={
+            "requests": requests,
+            "duration_s": duration_s,
+            "warm_up": warm_up,
+            "warm_prefix": warm_prefix,
+            "tries": tries,
+            "body": body or {},
+        },
     )
-    return _begin(asked, files_given, Path(out), on_progress or _silent)
+    return runs.begin(*options.read(), Path(out), on_progress or _silent)
 
 
 def resume_load(
@@ -159,10 +169,9 @@ def resume_load(
     """
     path = find_run(run, Path(out))
     info = folder.info_of(path)
-    try:
-        asked, files = asking.from_json(info["asked"]), given.from_json(info["given"])
-    except (TypeError, KeyError, ValueError) as error:
-        raise RunFolderError(f"{path}/run.json: not as specq load writes it ({error}); put it back") from error
+    asked, files = given.read(path, info)
+    if (url or against) and any(one.start is not None for one in asked.servers):
+        raise ConfigError("--resume: the servers of this run are started here, each on a free port; leave the URL out")
     moved = zip(asked.servers, (url, against), strict=False)
     servers = [server if now is None else replace(server, url=now) for server, now in moved]
     asked = replace(asked, servers=tuple(servers))
@@ -170,79 +179,8 @@ def resume_load(
     plan = files.plan(asked)
     given.check_same(path, info.get("sha256") or {}, plan)
     with Folder(path, info) as writing:
-        _measure(plan, files, writing, on_progress or _silent)
-    return _write(path, info, files)
-
-
-def _begin(asked: Asked, files: Given, out: Path, say: Progress) -> Found:
-    asked.check()
-    machine = files.on()
-    plan = files.plan(asked)
-    targets = {server.name: Target(server, asked) for server in asked.servers}
-    for target in targets.values():
-        target.check()
-        target.learn()
-        _refuse_random(plan, target)
-    # A server that serves one model and was not told its name is asked for that one.
-    named = tuple(replace(one, model=one.model or targets[one.name].settings.model) for one in asked.servers)
-    asked = replace(asked, servers=named)
-    plan = replace(plan, asked=asked)
-    info = {
-        "experiment": folder.NAME,
-        "question": _question(asked),
-        "created": utc_stamp(),
-        "asked": asked.to_json(),
-        "given": files.to_json(),
-        "sha256": given.fingerprint(plan),
-        "config_sha256": hashes.of_json([asked.to_json(), files.to_json()]),
-        "servers": [target.to_json() for target in targets.values()],
-        "prompts": [one.id for one in plan.prompts.prompts],
-        "notes": list(plan.prompts.notes),
-        "provenance": provenance.collect(),
-        "ceilings": None if machine is None else {"bandwidth": machine.bandwidth, "flops": machine.flops},
-    }
-    with folder.create(out, provenance.hide_home(info)) as writing:
-        say(f"run: {writing.path}")
-        _measure(plan, files, writing, say)
-    return _write(writing.path, writing.info, files)
-
-
-def _measure(plan: Plan, files: Given, writing: Folder, say: Progress) -> None:
-    """Measure the points that are not complete."""
-    asked = plan.asked
-    levels = asked.levels or (arrivals.rate_of(plan.at_s or ()),)
-    tried, complete = finding.attempts_of(reading.read(writing.path / RECORDS)[0])
-    left = [(point, tried.get(point.id, 0) + 1) for point in asked.points(levels) if point.id not in complete]
-    targets = {server.name: Target(server, asked) for server in asked.servers}
-    how = f"what was recorded is kept; to go on type: specq load --resume {writing.path}"
-    try:
-        with signals.raised():
-            measuring.measure(plan, left, targets, writing, say)
-    except KeyboardInterrupt as error:
-        number = signals.number_of(error)
-        raise Interrupted(f"stopped by {signals.name_of(error)}; {how}", number) from error
-    except RunFailed as error:
-        raise type(error)(f"{error}; {how}") from error
-    writing.done()
-
-
-def _write(path: Path, info: Mapping[str, Any], files: Given) -> Found:
-    from specq.load import page
-
-    found = finding.find(path, info, files.on())
-    page.write(found)
-    return found
-
-
-def _refuse_random(plan: Plan, target: Target) -> None:
-    if target.speculates or len(plan.asked.servers) > 1:
-        measuring.refuse_random(plan.prompts, target.server.name)
-
-
-def _question(asked: Asked) -> str:
-    levels = ", ".join(f"{level:g}" for level in asked.levels) or "the trace's own pace"
-    servers = " against ".join(f"{server.name} ({server.kind}, {server.url})" for server in reversed(asked.servers))
-    return f"What does {servers} give at {asked.unit} {levels}?"
+        runs.measure(plan, writing, on_progress or _silent)
+    return runs.write(path, info)
 
 
 def _silent(text: str) -> None:

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 
+from specq.load import along
+from specq.load.by_level import by_level, name_of
 from specq.load.check import Agreement
 from specq.load.found import Found, Level
 from specq.load.measures import Spread
@@ -23,9 +25,7 @@ def sections(found: Found) -> list[Section]:
         _curve(found),
         _latency(found),
         _versus(found),
-        _drafts(found),
-        _machine(found),
-        _pauses(found),
+        *along.sections(found),
         _tags(found),
         _failures(found),
         _schema(found),
@@ -34,23 +34,6 @@ def sections(found: Found) -> list[Section]:
         Section(title="Notes", lines=tuple(found.info.get("notes") or ())),
     ]
     return [one for one in made if one.lines or one.rows]
-
-
-def _table(
-    found: Found,
-    title: str,
-    columns: tuple[str, ...],
-    row: Callable[[Level], Sequence[str] | None],
-    lines: Sequence[str] = (),
-) -> Section:
-    """A table with a row for each level that has one."""
-    told = [(one, row(one)) for one in found.levels]
-    rows = [(_name(found, one), *cells) for one, cells in told if cells is not None]
-    return table(title, (found.asked.unit, *columns), rows, lines)
-
-
-def _name(found: Found, one: Level) -> str:
-    return f"{one.server} {one.level:g}" if len(found.asked.servers) > 1 else f"{one.level:g}"
 
 
 def _curve(found: Found) -> Section:
@@ -85,7 +68,7 @@ def _curve(found: Found) -> Section:
     if floors:
         columns = (*columns, "goodput/s", "good", "floor p95")
         lines.append("good: share of requests that ended well within every limit of the floor, failed ones counted.")
-    return _table(found, "Throughput and latency", columns, row, lines)
+    return by_level(found, "Throughput and latency", columns, row, lines)
 
 
 def _latency(found: Found) -> Section:
@@ -94,14 +77,14 @@ def _latency(found: Found) -> Section:
     names = (("ttft_s", "ttft_s"), ("tpot_s", "tpot_s"), ("gap_s", "gap between tokens"), ("e2e_s", "e2e_s"))
     for one in found.levels:
         for name, shown in names:
-            rows.append((_name(found, one), shown, *_cells(getattr(one.latency, name))))
+            rows.append((name_of(found, one), shown, *_cells(getattr(one.latency, name))))
         queue = one.latency.queue_s
         if queue.n:
-            rows.append((_name(found, one), "queue_s", *_cells(queue)))
+            rows.append((name_of(found, one), "queue_s", *_cells(queue)))
         else:
             mean = one.server_mean_queue_s
             told = ("unknown", "", "", "") if mean is None else (number(1000 * mean), *("",) * 3)
-            rows.append((_name(found, one), "queue_s", *told, "mean of counters" if mean is not None else ""))
+            rows.append((name_of(found, one), "queue_s", *told, "mean of counters" if mean is not None else ""))
     lines = ["In ms. p95 needs 20 values and p99 100. queue_s: as the server tells it, else unknown."]
     return table("Latencies", (found.asked.unit, "what", "mean", "p50", "p95", "p99", "values"), rows, lines)
 
@@ -145,85 +128,10 @@ def _interval(one: Interval | None) -> str:
     return NOTHING if one is None or one.low is None or one.high is None else f"{one.low:.2f} to {one.high:.2f}"
 
 
-def _drafts(found: Found) -> Section:
-    def row(one: Level) -> Sequence[str] | None:
-        drafts = one.drafting
-        if drafts is None:
-            return None
-        return (
-            number(drafts.accepted_per_step),
-            number(drafts.accepted_per_draft),
-            share(drafts.draft_acceptance),
-            number(drafts.tokens_per_step),
-            milliseconds(drafts.step_s),
-            f"{drafts.proposed:,}",
-            f"{drafts.accepted:,}",
-            drafts.source,
-        )
-
-    columns = (
-        "accepted a step",
-        "a draft",
-        "draft_acceptance",
-        "tokens_per_step",
-        "step ms",
-        "proposed",
-        "accepted",
-        "from",
-    )
-    lines = (
-        "Accepted a step: over all steps; a draft: over those that proposed something, where the server counts them.",
-        "step: drafting and verifying together, from the server's decode time; no server tells the two apart, so the "
-        "time of verifying alone is unknown.",
-    )
-    return _table(found, "Drafts along the curve", columns, row, lines)
-
-
-def _machine(found: Found) -> Section:
-    def row(one: Level) -> Sequence[str]:
-        device, ceiling = one.device, one.ceiling
-        used = device.get("device_share")
-        return (
-            share(used["mean"]) if used else "unknown",
-            str(device.get("source", "unknown")),
-            number(one.rates.in_flight),
-            number(one.rates.decoding),
-            NOTHING if ceiling is None else share(ceiling.bandwidth_share),
-            NOTHING if ceiling is None else share(ceiling.flops_share),
-            "unknown" if one.cached_share is None else share(one.cached_share),
-            share(one.client_share),
-        )
-
-    columns = ("device", "from", "in flight", "decoding", "of bandwidth", "of FLOP/s", "prompt cached", "specq's core")
-    lines = [
-        "device: mean use of the busiest GPU (NVML), or of this machine's processor; in flight, decoding: requests "
-        "under way, and past their first token, on average. Of bandwidth and FLOP/s: lower bounds, see docs/load.md."
-    ]
-    return _table(found, "Machine", columns, row, lines)
-
-
-def _pauses(found: Found) -> Section:
-    def row(one: Level) -> Sequence[str] | None:
-        long = one.pauses
-        if long is None:
-            return None
-        return (
-            f"{long.injected}" + (f" ({long.failed} failed)" if long.failed else ""),
-            number(long.prompt_tokens.p50),
-            number(long.ttft_s.p50),
-            *map(milliseconds, (long.before.p99, long.during.p99, long.after.p99)),
-            f"{long.before.n:,} / {long.during.n:,} / {long.after.n:,}",
-        )
-
-    columns = ("long prompts", "tokens", "their ttft_s", "gap p99 ms before", "during", "after", "gaps")
-    lines = ["Gaps of the other streams, by whether a long prompt was being read meanwhile."]
-    return _table(found, "Long prompts among steady decoding", columns, row, lines)
-
-
 def _tags(found: Found) -> Section:
     rows = [
         (
-            _name(found, one),
+            name_of(found, one),
             tag,
             str(of.e2e_s.n),
             milliseconds(of.ttft_s.p50),
@@ -241,7 +149,7 @@ def _tags(found: Found) -> Section:
 
 def _failures(found: Found) -> Section:
     rows = [
-        (_name(found, one), kind, str(one.failed.get(kind, 0)), str(one.failed_outside.get(kind, 0)))
+        (name_of(found, one), kind, str(one.failed.get(kind, 0)), str(one.failed_outside.get(kind, 0)))
         for one in found.levels
         for kind in dict.fromkeys([*one.failed, *one.failed_outside])
     ]
@@ -254,7 +162,7 @@ def _schema(found: Found) -> Section:
     def row(one: Level) -> Sequence[str] | None:
         return [str(one.schema.get(word, 0)) for word in words] if one.schema else None
 
-    return _table(found, "Answers against the schema", words, row)
+    return by_level(found, "Answers against the schema", words, row)
 
 
 def _agreement(found: Found) -> Section:
@@ -268,7 +176,7 @@ def _agreement(found: Found) -> Section:
         "Medians of specq's time over the server's own, request by request. Where the server does not tell how long a "
         "request waited, specq's ttft_s alone has that: hold it against one request at a time."
     ]
-    return _table(found, "Against the server's own clock", ("ttft_s", "tpot_s", "requests"), row, lines)
+    return by_level(found, "Against the server's own clock", ("ttft_s", "tpot_s", "requests"), row, lines)
 
 
 def _exact(value: float | None) -> str:
@@ -294,6 +202,13 @@ def _how(found: Found) -> Iterator[str]:
         f"Prompts go out {cache}; at most {asked.max_tokens} tokens an answer, temperature {asked.temperature:g}"
         + (", end tokens ignored." if asked.ignore_eos else ".")
     )
+    if found.started and len(asked.servers) > 1:
+        yield "Servers are started here, one at a time, each anew when its turn comes, and stopped before the next."
     for server in found.info.get("servers") or ():
-        told = ", ".join(f"{name} {value}" for name, value in server["settings"].items() if value != "unknown")
-        yield f"{server['name']}: {server['kind']} at {server['url']}; it says {told or 'nothing of its settings'}."
+        started = found.started.get(server["name"])
+        settings = server["settings"] if started is None else started.settings
+        told = ", ".join(f"{name} {value}" for name, value in settings.items() if value != "unknown")
+        where = f"at {server['url']}" if started is None else f"started in {number(started.seconds)} s"
+        yield f"{server['name']}: {server['kind']} {where}; it says {told or 'nothing of its settings'}."
+        if started is not None and started.exactness:
+            yield f"{server['name']}: what it drafts is {started.exactness}: {started.reason} ({started.source})."

@@ -12,7 +12,6 @@ import math
 from collections import defaultdict
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from itertools import pairwise
 
 import numpy as np
 
@@ -45,24 +44,17 @@ class Win:
     """Up to which level the other server is surely faster a token, and from which it no longer is.
 
     `last` is the highest level up to which every interval lies above 1, None where the lowest does not; `first_not` is
-    the level after it, None where there is none. `crosses` is where the ratio itself falls through 1, on a straight
-    line over the logarithm of the level; None where it does not within the levels.
+    the level after it, None where there is none.
     """
 
     last: float | None
     first_not: float | None
-    crosses: float | None
 
 
 def ratio(base: Sequence[Attempt], other: Sequence[Attempt], *, closed: bool) -> Ratio:
     """The other server against the first at one level."""
-    mine, theirs = _answers(base), _answers(other)
+    mine, theirs = answers(base), answers(other)
     both = [prompt for prompt in mine if prompt in theirs]
-
-    def decode(row: Requested) -> tuple[float, float]:
-        known = row.first_token_at_s is not None and row.last_token_at_s is not None
-        took = row.last_token_at_s - row.first_token_at_s if known else 0.0  # type: ignore[operator]
-        return took, float((row.output_tokens or 1) - 1)
 
     def whole(row: Requested) -> tuple[float, float]:
         took = e2e_s(row, closed=closed)
@@ -71,7 +63,7 @@ def ratio(base: Sequence[Attempt], other: Sequence[Attempt], *, closed: bool) ->
     return Ratio(
         server=other[0].point.server,
         level=other[0].point.level,
-        speedup=_speedup(mine, theirs, both, decode),
+        speedup=_speedup(mine, theirs, both, decode_cost),
         e2e_speedup=_speedup(mine, theirs, both, whole),
         throughput=_throughput(base, other),
         same=sum(_texts(mine[prompt]) == _texts(theirs[prompt]) for prompt in both),
@@ -88,18 +80,17 @@ def win(ratios: Sequence[Ratio]) -> Win:
             first_not = level
             break
         last = level
-    return Win(last=last, first_not=first_not, crosses=_crossing([(level, found.value) for level, found in known]))
+    return Win(last=last, first_not=first_not)
 
 
-def _crossing(values: Sequence[tuple[float, float]]) -> float | None:
-    for (level, value), (after, then) in pairwise(values):
-        if value > 1 >= then:
-            share = (value - 1) / (value - then)
-            return math.exp(math.log(level) + share * (math.log(after) - math.log(level)))
-    return None
+def decode_cost(row: Requested) -> tuple[float, float]:
+    """Seconds after the first token of a request, and its tokens after the first."""
+    known = row.first_token_at_s is not None and row.last_token_at_s is not None
+    took = row.last_token_at_s - row.first_token_at_s if known else 0.0  # type: ignore[operator]
+    return took, float((row.output_tokens or 1) - 1)
 
 
-def _answers(attempts: Sequence[Attempt]) -> dict[str, list[Requested]]:
+def answers(attempts: Sequence[Attempt]) -> dict[str, list[Requested]]:
     """The requests of the steady state that ended well, by prompt."""
     found: dict[str, list[Requested]] = defaultdict(list)
     for one in attempts:

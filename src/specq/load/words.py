@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from specq.core.nouns import counted, listed
+from specq.load.ends import End, Place
 from specq.load.found import Found, Level
 from specq.load.measures import LATE_S
 from specq.load.versus import Ratio, Win
@@ -55,7 +56,7 @@ def _floor(found: Found, server: str) -> list[str]:
 def win_words(found: Found, server: str, one: Win) -> str:
     """Where a server's win over the first ends."""
     base, unit = found.asked.servers[0].name, found.asked.unit
-    crosses = "" if one.crosses is None else f"; the ratio falls through 1 at about {one.crosses:.3g}"
+    crosses = _crosses(found.ends.get(server), unit)
     ratios = {ratio.level: ratio for ratio in found.ratios if ratio.server == server}
     if not any(ratio.speedup for ratio in ratios.values()):
         return f"{server} cannot be held against {base}: no prompt was answered by both."
@@ -65,8 +66,28 @@ def win_words(found: Found, server: str, one: Win) -> str:
         return f"{server} is not surely faster than {base} a token, from the lowest level on ({at}){crosses}."
     said = f"{server} is faster than {base} a token up to {unit} {one.last:g} ({_speed(ratios[one.last])})"
     if one.first_not is None:
-        return f"{said}, the highest level measured: where the win ends lies above it."
+        return f"{said}, the highest level measured: where the win ends lies above it{crosses}."
     return f"{said}, and no longer surely at {one.first_not:g} ({_speed(ratios[one.first_not])}){crosses}."
+
+
+def _crosses(one: End | None, unit: str) -> str:
+    """Where the ratio falls through 1, with its interval."""
+    if one is None:
+        return ""
+    beyond = {"below": "below the lowest level", "above": "above the highest level"}
+
+    def place(of: Place) -> str:
+        return beyond[of] if isinstance(of, str) else f"{of:.3g}"
+
+    if one.low is None or one.high is None:
+        # Of a place beyond the levels with nothing around it there is nothing to say.
+        return "" if isinstance(one.at, str) else f"; the ratio falls through 1 at about {one.at:.3g}"
+    if one.low == one.high and isinstance(one.low, str):
+        return f"; the ratio falls through 1 {beyond[one.low]}, in all of its 95 % interval"
+    ends = f"95 % interval over {one.prompts} prompts: {place(one.low)} to {place(one.high)}"
+    if isinstance(one.at, str):
+        return f"; the ratio falls through 1 {beyond[one.at]} ({ends})"
+    return f"; the ratio falls through 1 at {unit} {one.at:.3g} ({ends})"
 
 
 def _speed(ratio: Ratio) -> str:

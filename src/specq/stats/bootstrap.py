@@ -148,7 +148,7 @@ def _without_spread(value: float, clusters: int) -> str:
     return f"the same difference in all of {clusters} clusters: resampling shows no spread"
 
 
-def _expanded(level: float, clusters: int) -> float:
+def expanded(level: float, clusters: int) -> float:
     """The level at which a normal quantile is Student's t times sqrt(k / (k - 1)): 0.9595 for 0.95 and 40 clusters."""
     from scipy.special import ndtr, stdtrit
 
@@ -166,7 +166,7 @@ def _bca(sums: np.ndarray, weights: np.ndarray, level: float, resamples: int, se
         found = bootstrap(
             (np.arange(sums.size),),
             mean,
-            confidence_level=_expanded(level, sums.size),
+            confidence_level=expanded(level, sums.size),
             n_resamples=resamples,
             method="BCa",
             rng=np.random.default_rng(seed),

@@ -11,9 +11,12 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from specq.stats.bootstrap import expanded
 from specq.stats.intervals import BOOTSTRAP_FROM
 
 RESAMPLES = 1000
+FEWEST = 5
+"""Clusters from which on a difference of quantiles has an interval."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -54,6 +57,53 @@ def clustered(
         low = min(float(np.quantile(found, tail)), value)
         high = max(float(np.quantile(found, 1 - tail)), value)
     return Quantile(value=value, low=low, high=high, values=int(values.size), clusters=len(groups))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Difference:
+    """A quantile of all values of `other` less that of `one`, with the interval over clusters; None where is none."""
+
+    value: float
+    low: float | None
+    high: float | None
+    one: float
+    other: float
+    clusters: int
+
+
+def difference(
+    one: Sequence[np.ndarray],
+    other: Sequence[np.ndarray],
+    q: float,
+    *,
+    level: float = 0.95,
+    resamples: int = RESAMPLES,
+    seed: int = 0,
+) -> Difference:
+    """The q quantile of `other`'s values less that of `one`'s, all clusters pooled; both have the same clusters.
+
+    A cluster is drawn with the values of both. The interval is the percentile one at the level that Student's t has
+    with so few clusters (bootstrap.expanded), and there is none below FEWEST.
+
+    Raises:
+        ValueError: the clusters are not as many, or either has no values.
+    """
+    if len(one) != len(other) or not sum(map(len, one)) or not sum(map(len, other)):
+        raise ValueError(f"{len(one)} and {len(other)} clusters: allowed are as many of both, and values in both")
+    values = [float(np.quantile(np.concatenate(of), q)) for of in (one, other)]
+    low, high = None, None
+    value = values[1] - values[0]
+    if len(one) >= FEWEST:
+        rng = np.random.default_rng(seed)
+        found = []
+        for _ in range(resamples):
+            drawn = rng.integers(len(one), size=len(one))
+            both = [np.concatenate([of[place] for place in drawn]) for of in (one, other)]
+            if all(len(values) for values in both):
+                found.append(float(np.quantile(both[1], q) - np.quantile(both[0], q)))
+        tail = (1 - expanded(level, len(one))) / 2
+        low, high = min(float(np.quantile(found, tail)), value), max(float(np.quantile(found, 1 - tail)), value)
+    return Difference(value=value, low=low, high=high, one=values[0], other=values[1], clusters=len(one))
 
 
 def _drawn(values: np.ndarray, of: np.ndarray, q: float, rng: np.random.Generator, clusters: int) -> float:

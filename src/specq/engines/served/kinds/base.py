@@ -113,6 +113,14 @@ class Numbers:
     damaged: tuple[str, ...] = ()
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Drafted:
+    """What a server wrote of its drafting since it started: rounds, each for all requests at once, and seconds."""
+
+    calls: int
+    seconds: float
+
+
 class Kind(Protocol):
     """One module a kind of server."""
 

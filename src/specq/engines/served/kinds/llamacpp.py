@@ -24,6 +24,7 @@ from specq.engines.served.kinds.base import (
     HOST,
     UNKNOWN,
     Command,
+    Drafted,
     Numbers,
     Served,
     Settings,
@@ -70,6 +71,11 @@ COUNTERS = {
 _KEYS, _VALUES = (
     re.compile(r"llama_kv_cache: size = .* K \((\w+)\)"),
     re.compile(r"llama_kv_cache: size = .* V \((\w+)\)"),
+)
+# What one way to draft did since the server started, after each request: how often and in how many milliseconds it
+# began, generated and accepted.
+_DRAFTED_BY = re.compile(
+    r"statistics +(\S+): #calls\(b,g,a\) = +\d+ +(\d+) +\d+,.*dur\(b,g,a\) = ([\d.]+), ([\d.]+), ([\d.]+) ms"
 )
 _FLASH = re.compile(r"llama_context: flash_attn\s*= (\w+)")
 _DRAFTED = 'write a lever of kind "draft"'
@@ -218,6 +224,18 @@ def settings(told: Mapping[str, Any]) -> Settings:
         attention=UNKNOWN if flash == UNKNOWN else f"flash attention {flash}",
         speculation=UNKNOWN if speculative is None else "some draft" if speculative else "none",
     )
+
+
+def drafted(log: str) -> Drafted | None:
+    """What the log says last of each way to draft (common_speculative_print_stats in common/speculative.cpp).
+
+    Verifying is what a pass takes beside it. None where the log says nothing.
+    """
+    last = {found[1]: found for found in _DRAFTED_BY.finditer(log)}
+    if not last:
+        return None
+    seconds = sum(float(found[place]) for found in last.values() for place in (3, 4, 5)) / 1000
+    return Drafted(calls=max(int(found[2]) for found in last.values()), seconds=seconds)
 
 
 def numbers(streamed: Streamed) -> Numbers:

@@ -1,0 +1,86 @@
+"""What of a started server lies here: its machine, measured where no sheet is named, and the files of its models."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+from typing import Any
+
+from specq.core.errors import ConfigError, ModelError
+from specq.load.asked import Asked
+from specq.load.given import HERE, Given
+from specq.load.measuring import Progress
+from specq.run import provenance
+
+_MEASURED_DTYPE = {"cpu": "float32"}
+
+
+def measured(files: Given, asked: Asked, say: Progress) -> Given:
+    """The same with this machine's bandwidth and FLOP/s, where that is asked for, or a started server wants it.
+
+    It wants it where it is started on a processor, its model is known, and no other machine is named. Reads of memory
+    and products of matrices by torch: in float32 on a processor, in bfloat16 on an accelerator.
+
+    Raises:
+        ConfigError: it is asked for, and a server is elsewhere.
+    """
+    named = files.machine is not None or files.bandwidth is not None or files.flops is not None
+    started = [one.start for one in asked.servers if one.start is not None]
+    if files.machine == HERE:
+        if files.weights is None and not started:
+            raise ConfigError("--machine here is for servers that are started here, or name the weights with --weights")
+    elif named or not started or not files.models(asked):
+        return files
+    from specq.engines.devices import pick_device
+
+    device = pick_device("auto")
+    if device != "cpu" and files.machine != HERE:
+        # Its driver would keep memory that the server is to have.
+        return files
+    from specq.lab import peak
+    from specq.run import bandwidth
+
+    say("measuring the machine's bandwidth and FLOP/s")
+    threads = max((one.threads or 0 for one in started), default=0) or None
+    with _threads(threads):
+        found = bandwidth.measure(device, threads=threads).median
+        flops = peak.measure(device, _MEASURED_DTYPE.get(device, "bfloat16"))
+    return replace(files, machine=None, bandwidth=f"{found / 1e9:.4f}GB/s", flops=f"{flops / 1e12:.6f}T", here=True)
+
+
+@contextmanager
+def _threads(count: int | None) -> Iterator[None]:
+    """Torch's threads for a while; None: as they are."""
+    import torch
+
+    before = torch.get_num_threads()
+    if count is not None:
+        torch.set_num_threads(count)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(before)
+
+
+def models(asked: Asked) -> dict[str, dict[str, Any]]:
+    """The models of started servers by name, each with its folder and the hash of its weights, for `specq ls`."""
+    from specq.models import refs
+    from specq.models.facts import hash_of_weights
+
+    found: dict[str, dict[str, Any]] = {}
+    for server in asked.servers:
+        if server.start is None:
+            continue
+        draft = server.start.draft
+        names = [server.start.loads] + (
+            [draft.model] if draft is not None and draft.model not in (None, "self") else []
+        )
+        for name in dict.fromkeys(names):
+            try:
+                folder = refs.resolve(str(name)).folder
+                found[str(name)] = {"folder": provenance.tidy(folder), "weights_sha256": hash_of_weights(folder)}
+            except (ModelError, OSError):
+                # A name that only the server knows.
+                continue
+    return found
