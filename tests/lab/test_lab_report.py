@@ -12,6 +12,7 @@ from lab_fakes import READ, WRITE, Fake, bench, linear
 from test_lab_requesters import play, stub
 
 import specq
+from specq import cli
 from specq.core import jsonl
 from specq.core.errors import ConfigError, RunFolderError
 from specq.lab import asked, batching, context, halves, lab_layout, lab_report, measured, opening, peak, prompt_cache
@@ -279,3 +280,18 @@ def test_arithmetic_is_measured() -> None:
 
 def test_tables_and_markdown_of_no_sections_are_empty() -> None:
     assert markdown.document(("question",), []) == "# question\n"
+
+
+def test_a_lab_run_cannot_be_listed_or_shown(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "lab").mkdir()
+    run = run_of(tmp_path / "lab" / "one", Fake())
+    assert cli.main(["ls", "--out", str(tmp_path), "--json"]) == 0
+    (one,) = json.loads(capsys.readouterr().out.splitlines()[-1])["runs"]
+    assert (one["experiment"], one["state"]) == ("lab", "unfinished")
+    assert cli.main(["show", "one", "--out", str(tmp_path), "--json"]) == 0
+    shown = json.loads(capsys.readouterr().out.splitlines()[-1])
+    assert shown["deliverable"]["ratio"] > 0
+    assert sorted(path.name for path in run.iterdir()) == ["records.jsonl", "run.json"]
+    assert cli.main(["report", str(run)]) == 0
+    assert "What is a request to <b>fake</b> made of?" in capsys.readouterr().out
+    assert (run / "report.html").is_file()

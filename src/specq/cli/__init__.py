@@ -21,13 +21,14 @@ from specq.cli import (
     loading,
     prompting,
     quantizing,
+    reading,
     replaying,
     sizing,
     starting,
     usage,
     workloading,
 )
-from specq.cli.options import File, Gate, GateArm, Json, Out, Revision, RunArgument, Set, Smoke
+from specq.cli.options import File, Gate, GateArm, Json, Out, Revision, Set, Smoke
 from specq.core.errors import ConfigError, RunFailed, SpecqError
 from specq.run.catalog import DEFAULT_OUT
 
@@ -134,34 +135,8 @@ def doctor(json: Json = False) -> None:
         output.show(views.doctor(facts))
 
 
-@app.command()
-def report(
-    run: RunArgument, out: Out = DEFAULT_OUT, json: Json = False, gate: Gate = False, gate_arm: GateArm = None
-) -> None:
-    """Build a run's report anew from its records."""
-    from specq import api
-    from specq.cli import output
-
-    made = api.rebuild_report(run, out=out)
-    if json:
-        output.print_json(made.to_json())
-    else:
-        output.print_report(made)
-    if gate or gate_arm is not None:
-        api.check_gate(made, gate_arm)
-
-
-@app.command()
-def show(run: RunArgument, out: Out = DEFAULT_OUT, json: Json = False) -> None:
-    """Print a run's report, finished or not; write nothing."""
-    from specq import api
-    from specq.cli import output
-
-    made = api.open_run(run, out=out).report
-    if json:
-        output.print_json(made.to_json())
-    else:
-        output.print_report(made)
+app.command()(reading.report)
+app.command()(reading.show)
 
 
 @app.command()

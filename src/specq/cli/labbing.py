@@ -106,7 +106,7 @@ def measure(
         out=out,
         on_progress=output.note,
     )
-    _shown(found, run, json)
+    shown(found, run, json)
 
 
 @app.command()
@@ -118,10 +118,11 @@ def report(
     """Derive the lab's report anew from its records."""
     from specq import api
 
-    _shown(*api.rebuild_lab(run, out=out), json)
+    shown(*api.rebuild_lab(run, out=out), json)
 
 
-def _shown(found: Lab, run: Path, json: bool) -> None:
+def shown(found: Lab, run: Path, json: bool, *, written: bool = True) -> None:
+    """Print what the lab found; `written` says that its report was written too."""
     from specq.cli import output
 
     if json:
@@ -133,7 +134,8 @@ def _shown(found: Lab, run: Path, json: bool) -> None:
     from specq.report.tables import document
 
     output.show([document(lab_layout.heading(found), lab_layout.sections(found))])
-    output.note(f"written: {run}")
+    if written:
+        output.note(f"written: {run}")
 
 
 def _counts(option: str, given: str | None) -> tuple[int, ...]:

@@ -159,7 +159,7 @@ def load(
     if resume is not None:
         if prompts is not None:
             raise ConfigError("load: --resume goes on with the run's own prompts; leave --prompts out")
-        _show(api.resume_load(resume, url=target, against=against, out=out, on_progress=output.note), json)
+        shown(api.resume_load(resume, url=target, against=against, out=out, on_progress=output.note), json)
         return
     found = api.measure_load(
         target,
@@ -216,10 +216,11 @@ def load(
         out=out,
         on_progress=output.note,
     )
-    _show(found, json)
+    shown(found, json)
 
 
-def _show(found: Found, json: bool) -> None:
+def shown(found: Found, json: bool) -> None:
+    """Print what a load run found."""
     from specq.cli import output
 
     if json:
@@ -229,7 +230,8 @@ def _show(found: Found, json: bool) -> None:
     from specq.report.tables import document
 
     output.show([document(page.heading(found), sections.sections(found))])
-    output.line(f"Report: {found.run / 'report.html'}, and report.md beside it")
+    if (found.run / "report.html").is_file():
+        output.line(f"Report: {found.run / 'report.html'}, and report.md beside it")
 
 
 def _numbers(name: str, text: str | None, *, whole: bool) -> list[float]:

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import specq
-from specq.core import jsonl
+from specq.core import hashes, jsonl
 from specq.core.clock import utc_stamp
 from specq.core.errors import Unsupported
 from specq.core.places import check_folder
@@ -85,7 +85,7 @@ def measure_requests(
     from specq.lab.bench import Settings
     from specq.lab.measured import EXPERIMENT, PARTS
     from specq.models import light_tokenizer
-    from specq.run import provenance
+    from specq.run import provenance, stale
     from specq.run.folder import DONE, RECORDS
     from specq.run.store import Store
     from specq.workloads import counting, synthetic
@@ -138,6 +138,8 @@ def measure_requests(
         "own": own.given,
         "size": asked.as_json(sized),
         "machine": asked.as_json(ridge),
+        "models": stale.weights([] if wanted.local is None else [wanted.local]),
+        "data": {} if prompts is None else {"prompts": str(prompts), "sha256": hashes.of_file(Path(prompts))},
         "provenance": provenance.collect(),
     }
     with Store.create(Path(out), provenance.hide_home(info)) as store:

@@ -5,13 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
-from typing import Any
 
-from specq.core.errors import ConfigError, ModelError
+from specq.core.errors import ConfigError
 from specq.load.asked import Asked
 from specq.load.given import HERE, Given
 from specq.load.measuring import Progress
-from specq.run import provenance
 
 _MEASURED_DTYPE = {"cpu": "float32"}
 
@@ -63,24 +61,8 @@ def _threads(count: int | None) -> Iterator[None]:
         torch.set_num_threads(before)
 
 
-def models(asked: Asked) -> dict[str, dict[str, Any]]:
-    """The models of started servers by name, each with its folder and the hash of its weights, for `specq ls`."""
-    from specq.models import refs
-    from specq.models.facts import hash_of_weights
-
-    found: dict[str, dict[str, Any]] = {}
-    for server in asked.servers:
-        if server.start is None:
-            continue
-        draft = server.start.draft
-        names = [server.start.loads] + (
-            [draft.model] if draft is not None and draft.model not in (None, "self") else []
-        )
-        for name in dict.fromkeys(names):
-            try:
-                folder = refs.resolve(str(name)).folder
-                found[str(name)] = {"folder": provenance.tidy(folder), "weights_sha256": hash_of_weights(folder)}
-            except (ModelError, OSError):
-                # A name that only the server knows.
-                continue
-    return found
+def models(asked: Asked) -> list[str]:
+    """The models of started servers, drafts' among them."""
+    started = [one.start for one in asked.servers if one.start is not None]
+    drafts = [one.draft.model for one in started if one.draft is not None and one.draft.model is not None]
+    return [*(one.loads for one in started), *(name for name in drafts if name != "self")]

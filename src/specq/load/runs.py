@@ -10,6 +10,7 @@ from typing import Any
 from specq.core import hashes
 from specq.core.clock import utc_stamp
 from specq.core.errors import Interrupted, RunFailed
+from specq.experiment import config
 from specq.experiment.schema import Experiment
 from specq.load import arrivals, folder, given, here, measuring, servers
 from specq.load import found as finding
@@ -20,7 +21,7 @@ from specq.load.found import Found
 from specq.load.given import Given
 from specq.load.measuring import Plan, Progress
 from specq.load.target import Target
-from specq.run import inputs, provenance, signals
+from specq.run import inputs, provenance, signals, stale
 from specq.run.folder import RECORDS
 
 
@@ -57,7 +58,7 @@ def begin(asked: Asked, files: Given, experiment: Experiment | None, out: Path, 
         "config_sha256": hashes.of_json([asked.to_json(), files.to_json()]),
         **_origin(experiment),
         "data": {"prompts": files.prompts, "sha256": hashes.of_file(Path(files.prompts))},
-        "models": here.models(asked),
+        "models": stale.weights(here.models(asked)),
         "servers": [target.to_json() for target in targets.values()],
         "prompts": [one.id for one in plan.prompts.prompts],
         "notes": list(plan.prompts.notes),
@@ -120,7 +121,12 @@ def _origin(experiment: Experiment | None) -> dict[str, Any]:
     """The file of an experiment and what it says, which `specq ls` holds against the file as it is then."""
     if experiment is None or experiment.origin is None:
         return {}
-    return {"origin": inputs.origin(experiment), "config": experiment.resolved()}
+    file, overrides, smoke = experiment.origin
+    # As the file has it: the run's own options stand in what was asked.
+    return {
+        "origin": inputs.origin(experiment),
+        "config": config.load(Path(file), overrides, smoke=smoke).resolved(),
+    }
 
 
 def _refuse_random(plan: Plan, target: Target) -> None:

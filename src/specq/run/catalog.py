@@ -11,6 +11,7 @@ from specq.run.folder import RUN, read_info
 from specq.run.store import is_busy, is_done
 
 DEFAULT_OUT = Path("results")
+Kind = Literal["run", "load", "lab"]
 State = Literal["done", "running", "unfinished", "unreadable"]
 
 
@@ -53,6 +54,20 @@ def _summary(run_dir: Path) -> RunSummary:
         state=state,
         stale=stale.reasons(info),
     )
+
+
+def kind_of(run_dir: Path) -> Kind:
+    """Which command wrote a folder: specq run, load or lab. One whose run.json cannot be read is taken for a run.
+
+    An experiment may be called load or lab too: its run.json has a config and arms.
+    """
+    try:
+        info = read_info(run_dir)
+    except RunFolderError:
+        return "run"
+    if info.get("experiment") == "load" and "asked" in info:
+        return "load"
+    return "lab" if info.get("experiment") == "lab" and "arms" not in info else "run"
 
 
 def find_run(given: str | Path, out: Path) -> Path:

@@ -6,7 +6,7 @@ says nothing.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -15,9 +15,10 @@ from specq.core import hashes
 from specq.core.errors import ConfigError, ModelError
 from specq.experiment import config
 from specq.experiment.schema import HASH_LEAVES_OUT
+from specq.models import refs
 from specq.models.facts import hash_of_weights
 from specq.run.folder import differences
-from specq.run.provenance import hide_home, package_versions, show_home
+from specq.run.provenance import hide_home, package_versions, show_home, tidy
 
 Info = Mapping[str, Any]
 
@@ -29,6 +30,18 @@ def reasons(info: Info) -> tuple[str, ...]:
     the weights, and the packages that can change a number.
     """
     return (*_settings(info), *_prompts(info), *_weights(info), *_packages(info))
+
+
+def weights(names: Iterable[str]) -> dict[str, dict[str, str]]:
+    """By name, a model's folder and the hash of its weights, for run.json; a name of no model here is left out."""
+    found = {}
+    for name in dict.fromkeys(names):
+        try:
+            folder = refs.resolve(name).folder
+            found[name] = {"folder": tidy(folder), "weights_sha256": hash_of_weights(folder)}
+        except (ModelError, OSError):
+            continue
+    return found
 
 
 def _settings(info: Info) -> Iterator[str]:
