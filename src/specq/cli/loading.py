@@ -118,6 +118,9 @@ def load(
     schema: Annotated[
         Path | None, typer.Option("--schema", metavar="FILE", help="A JSON Schema that answers are held against.")
     ] = None,
+    metric: Annotated[
+        str | None, typer.Option("--metric", metavar="NAME", help="Of evals: judges answers to the items of a set.")
+    ] = None,
     format: Format = "auto",
     turns: Turns = "first",
     tag: Tag = None,
@@ -194,6 +197,7 @@ def load(
         warm_prefix=warm_prefix,
         body=_object(body),
         schema=schema,
+        metric=metric,
         inject=inject,
         ttft_p95_s=ttft_p95,
         tpot_p95_s=tpot_p95,

@@ -19,7 +19,8 @@ from specq.load.drafts import Drafting, drafting
 from specq.load.ends import End, end
 from specq.load.measures import Attempt, Latency, Rates, e2e_s, failures, latency, rates, tpot_s, ttft_s
 from specq.load.pauses import Pauses, pauses
-from specq.load.rows import Began, Measured, Requested, Started
+from specq.load.quality import Quality, Worth, quality, worth
+from specq.load.rows import Began, Judged, Measured, Requested, Started
 from specq.load.stalls import Stall, stall
 from specq.load.versus import Ratio, Win, ratio, win
 from specq.report.plain import plain
@@ -57,6 +58,7 @@ class Level:
     cached_share: float | None
     backlog: int
     schema: dict[str, int]
+    quality: Quality | None
     notes: tuple[str, ...]
 
 
@@ -65,7 +67,8 @@ class Found:
     """A load run: its levels by server in rising order, each server's knee and the level up to which floors hold.
 
     `ratios` hold the other servers against the first; `wins` say up to which level they are surely faster, `ends` where
-    the ratio falls through 1, and `stalls` what long prompts do to the others' tokens. `interrupted` requests belong to
+    the ratio falls through 1; `stalls` what long prompts do to the others' tokens, `worth` what the answers of another
+    server are worth against the first's. `interrupted` requests belong to
     attempts that were broken off, and count nowhere. `started` is the last start of each server that was started.
     """
 
@@ -78,6 +81,7 @@ class Found:
     held_up_to: dict[str, float | None]
     ratios: tuple[Ratio, ...]
     stalls: tuple[Stall, ...]
+    worth: tuple[Worth, ...]
     wins: dict[str, Win]
     ends: dict[str, End | None]
     interrupted: int
@@ -114,16 +118,13 @@ def find(run: Path, info: Mapping[str, Any], machines: Mapping[str, Machine] | N
     names = [server.name for server in asked.servers]
     keys = sorted(grouped, key=lambda key: (names.index(key[0]), key[1]))
     levels = tuple(_level(grouped[key], asked, (machines or {}).get(key[0])) for key in keys)
-    ratios = [
-        ratio(grouped[names[0], level], grouped[name, level], closed=closed)
+    pairs = [
+        (grouped[names[0], level], grouped[name, level])
         for name, level in keys
         if name != names[0] and (names[0], level) in grouped
     ]
-    stalls = [
-        stall(grouped[names[0], level], grouped[name, level])
-        for name, level in keys
-        if name != names[0] and (names[0], level) in grouped
-    ]
+    ratios = [ratio(*pair, closed=closed) for pair in pairs]
+    stalls, judged = [stall(*pair) for pair in pairs], [worth(*pair) for pair in pairs]
 
     def of_level(name: str) -> dict[float, list[Attempt]]:
         return {level: of for (server, level), of in grouped.items() if server == name}
@@ -139,6 +140,7 @@ def find(run: Path, info: Mapping[str, Any], machines: Mapping[str, Machine] | N
         held_up_to={name: highest_held([(one.level, one.held) for one in of]) for name, of in by_server.items()},
         ratios=tuple(ratios),
         stalls=tuple(one for one in stalls if one is not None),
+        worth=tuple(one for one in judged if one is not None),
         wins={name: win([one for one in ratios if one.server == name]) for name in names[1:]},
         ends={name: end(of_level(names[0]), of_level(name)) for name in names[1:]},
         interrupted=interrupted,
@@ -160,13 +162,19 @@ def _attempts(found: Sequence[reading.Row]) -> tuple[list[Attempt], int]:
     measured = {(row.point, row.attempt): row for row in found if isinstance(row, Measured)}
     asked: dict[tuple[str, int], list[Requested]] = defaultdict(list)
     interrupted = 0
+    judged: dict[tuple[str, int], list[Judged]] = defaultdict(list)
     for row in found:
+        if isinstance(row, Judged):
+            judged[row.point, row.attempt].append(row)
         if isinstance(row, Requested):
             if (row.point, row.attempt) in measured:
                 asked[row.point, row.attempt].append(row)
             else:
                 interrupted += 1
-    return [Attempt(point=point, rows=tuple(asked[key])) for key, point in measured.items()], interrupted
+    complete = [
+        Attempt(point=point, rows=tuple(asked[key]), judged=tuple(judged[key])) for key, point in measured.items()
+    ]
+    return complete, interrupted
 
 
 def _level(attempts: Sequence[Attempt], asked: Asked, machine: Machine | None) -> Level:
@@ -208,6 +216,7 @@ def _level(attempts: Sequence[Attempt], asked: Asked, machine: Machine | None) -
         if closed
         else sum(_under_way(one, one.point.end_at_s) - _under_way(one, one.point.start_at_s) for one in attempts),
         schema=_schema(steady),
+        quality=quality(attempts),
         notes=tuple(dict.fromkeys(note for one in attempts for note in one.point.notes)),
     )
 

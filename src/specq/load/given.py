@@ -2,23 +2,25 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
 from specq.core import hashes
-from specq.core.errors import ConfigError, ModelError, PromptError, RunFolderError, Unsupported
-from specq.evals import schemas
+from specq.core.errors import ConfigError, ModelError, RunFolderError, Unsupported
+from specq.evals import items as reading_items
+from specq.evals.items import Item
 from specq.lab.size import size_models
 from specq.load import asked as asking
+from specq.load import judging
 from specq.load import prompts as reading_prompts
 from specq.load.asked import Asked
 from specq.load.ceiling import Machine
-from specq.load.measuring import Judge, Plan
+from specq.load.measuring import Plan
 from specq.run import provenance
+from specq.workloads import formats
 from specq.workloads.reading import How
 
 HERE = "here"
@@ -38,6 +40,7 @@ class Given:
     trace: str | None = None
     inject: str | None = None
     schema: str | None = None
+    metric: str | None = None
     weights: str | None = None
     machine: str | None = None
     bandwidth: str | None = None
@@ -51,7 +54,13 @@ class Given:
             PromptError, ConfigError, ModelError: a file cannot be read, or does not fit.
         """
         kinds = [server.kind for server in asked.servers]
-        found = reading_prompts.read(Path(self.prompts), self.how, kinds, self.tokenizer)
+        path = Path(self.prompts)
+        items: tuple[Item, ...] = ()
+        if judging.is_items(path, self.how.format):
+            items = reading_items.load(path)[: self.how.limit]
+            found = reading_prompts.of_items(items, path, kinds, self.tokenizer)
+        else:
+            found = reading_prompts.read(path, self.how, kinds, self.tokenizer)
         at_s: Sequence[float] | None = None
         if asked.arrivals == "trace":
             if self.trace is None or Path(self.trace) == Path(self.prompts):
@@ -62,10 +71,20 @@ class Given:
         long = (
             ()
             if self.inject is None
-            else reading_prompts.read(Path(self.inject), self.how, kinds, self.tokenizer).prompts
+            else reading_prompts.read(Path(self.inject), self._how_injected, kinds, self.tokenizer).prompts
         )
-        judge = None if self.schema is None else _judge(Path(self.schema))
-        return Plan(asked=asked, prompts=found, at_s=None if at_s is None else tuple(at_s), injected=long, judge=judge)
+        return Plan(
+            asked=asked,
+            prompts=found,
+            at_s=None if at_s is None else tuple(at_s),
+            injected=long,
+            judging=judging.of(items, path, self.metric, None if self.schema is None else Path(self.schema)),
+        )
+
+    @property
+    def _how_injected(self) -> How:
+        """Long prompts are rows of any format, whatever the others are."""
+        return replace(self.how, format=formats.AUTO) if self.how.format == judging.ITEMS else self.how
 
     def models(self, asked: Asked) -> dict[str, str]:
         """By server, the model whose size counts: the one that is named, else what a server is started with.
@@ -144,6 +163,7 @@ def fingerprint(plan: Plan) -> dict[str, str]:
         "prompts": plan.prompts.sha256,
         "times": hashes.of_json(list(plan.at_s or ())),
         "injected": hashes.of_json(said),
+        "judging": "" if plan.judging is None else plan.judging.sha256,
     }
 
 
@@ -156,22 +176,3 @@ def check_same(run: Path, then: Mapping[str, Any], now: Plan) -> None:
     changed = [name for name, value in fingerprint(now).items() if then.get(name) != value]
     if changed:
         raise RunFolderError(f"{run}: the {' and '.join(changed)} are not those of the run any more; start a new one")
-
-
-def _judge(path: Path) -> Judge:
-    """A function that says how an answer fits a JSON Schema in a file."""
-    try:
-        schema = json.loads(path.read_text(encoding="utf-8"))
-    except (OSError, ValueError) as error:
-        raise PromptError(f"{path}: no JSON Schema can be read from it ({error}); give a file with one") from error
-    if why := schemas.fault(schema):
-        raise PromptError(f"{path}: the schema {why}")
-
-    def judge(text: str) -> str:
-        try:
-            value = json.loads(text)
-        except (ValueError, RecursionError):
-            return "no JSON"
-        return "fits" if schemas.misfit(schema, value) is None else "misfit"
-
-    return judge

@@ -9,7 +9,7 @@ from itertools import pairwise
 
 import numpy as np
 
-from specq.load.rows import Measured, Requested
+from specq.load.rows import Judged, Measured, Requested
 from specq.stats.intervals import percentiles
 
 LATE_S = 0.01
@@ -37,10 +37,11 @@ def spread(values: Sequence[float]) -> Spread:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Attempt:
-    """One complete measurement: its point and the rows of all its requests, ramp and tail too."""
+    """One complete measurement: its point and the rows of all its requests, ramp and tail too, and what was judged."""
 
     point: Measured
     rows: tuple[Requested, ...]
+    judged: tuple[Judged, ...] = ()
 
     @property
     def seconds(self) -> float:

@@ -17,6 +17,7 @@ from specq.load import arrivals, drive, rows
 from specq.load.asked import REQUESTS, Asked, Point
 from specq.load.device import Watch
 from specq.load.folder import Folder
+from specq.load.judging import Judging
 from specq.load.phases import Job, Phases
 from specq.load.prompts import Prompts
 from specq.load.rows import Began, Measured
@@ -30,19 +31,17 @@ _GONE = ("refused", "reset", "cut")
 """What requests meet whose server has ended."""
 
 Progress = Callable[[str], None]
-Judge = Callable[[str], str]
-"""How an answer fits a schema, in one of the words of Requested.schema."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Plan:
-    """What is sent, beside what was asked: prompts, the times of a trace, long prompts to inject, a schema."""
+    """What is sent, beside what was asked: prompts, the times of a trace, long prompts to inject, a judge."""
 
     asked: Asked
     prompts: Prompts
     at_s: tuple[float, ...] | None = None
     injected: tuple[Prompt, ...] = ()
-    judge: Judge | None = None
+    judging: Judging | None = None
 
 
 def measure(
@@ -109,6 +108,7 @@ class _Run:
         self._failing = self._done = self._failed = 0
         self._readers: set[asyncio.Task[None]] = set()
         self._broken: BaseException | None = None
+        self._answers: list[tuple[str, str, str]] = []
         self.said = ""
 
     async def run(self) -> None:
@@ -130,6 +130,10 @@ class _Run:
             finally:
                 for task in (watching, injecting, *self._readers):
                     task.cancel()
+        # Nothing is timed any more.
+        if self._plan.judging is not None:
+            for judged in self._plan.judging.judged(self._answers, self._point.id, self._attempt):
+                self._folder.append(judged)
         self._folder.append(found)
         self.said = f"{self._point.id}: {self._done} requests" + (f", {self._failed} failed" if self._failed else "")
 
@@ -167,7 +171,7 @@ class _Run:
     async def _write(self, client: Client, received: object, job: Job, prompt: Prompt) -> None:
         streamed = await client.read(received)  # type: ignore[arg-type]
         numbers = self._target.numbers(streamed)
-        judge = self._plan.judge
+        judging = self._plan.judging
         row = rows.requested(
             streamed,
             numbers,
@@ -177,10 +181,12 @@ class _Run:
             prompt=prompt.id,
             tags=prompt.tags,
             began_s=self._began_s,
-            schema=None if judge is None or streamed.error is not None else judge(streamed.text),
+            schema=None if judging is None or streamed.error else judging.fits(prompt.id, streamed.text),
         )
         self._folder.output(streamed)
         self._folder.append(row)
+        if job.phase == "steady" and streamed.error is None:
+            self._answers.append((row.id, prompt.id, streamed.text))
         self._done += 1
         self._failed += streamed.error is not None
         self._failing = self._failing + 1 if streamed.error is not None else 0

@@ -8,14 +8,14 @@ from typing import Any
 from specq.core import jsonl
 from specq.load import along, charts
 from specq.load.found import Found
-from specq.load.sections import FIRST, sections
+from specq.load.sections import FIRST, QUALITY, sections
 from specq.load.words import answer
 from specq.report import markdown, page_origin
 from specq.report import page as pages
 from specq.report.page import Part
 from specq.report.section import Section
 
-CURVE = ("Throughput and latency", "Latencies", "By tag", "Failures", "Answers against the schema")
+CURVE = ("Throughput and latency", "Latencies", "By tag", "Failures", "Answers against the schema", QUALITY)
 DRAFTS = (along.ALONG, along.COUNTS)
 
 

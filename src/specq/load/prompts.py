@@ -12,6 +12,7 @@ from typing import Any
 from specq.core import hashes
 from specq.core.errors import ConfigError, PromptError
 from specq.core.types import Prompt
+from specq.evals.items import Item
 from specq.experiment.prompts import RANDOM_TOKENS
 from specq.workloads import reading, rendering
 from specq.workloads.request import Request
@@ -60,6 +61,30 @@ def read(path: Path, how: reading.How, kinds: Sequence[str], tokenizer: str | No
     asked = [one for one in found.requests if one.messages or one.prompt]
     if not asked:
         raise PromptError(f"{path}: times and no prompts; give prompts with --prompts FILE and the times with --trace")
+    prompts = _rendered(asked, path, kinds, tokenizer)
+    at_s = tuple(one.at_s for one in asked if one.at_s is not None)
+    return Prompts(
+        prompts=prompts,
+        at_s=at_s if len(at_s) == len(asked) else None,
+        sha256=_sha256(prompts),
+        notes=tuple(_notes(found, len(asked))),
+    )
+
+
+def of_items(items: Sequence[Item], path: Path, kinds: Sequence[str], tokenizer: str | None) -> Prompts:
+    """The prompts of an evaluation set; they are its author's own, and nothing in them is replaced.
+
+    Raises:
+        ConfigError: messages and no tokenizer. ModelError: no such tokenizer.
+    """
+    asked = [
+        Request(id=one.id, line=one.line, messages=one.messages, prompt=one.prompt, tags=one.tags) for one in items
+    ]
+    prompts = _rendered(asked, path, kinds, tokenizer)
+    return Prompts(prompts=prompts, at_s=None, sha256=_sha256(prompts), notes=())
+
+
+def _rendered(asked: Sequence[Request], path: Path, kinds: Sequence[str], tokenizer: str | None) -> tuple[Prompt, ...]:
     takes_text = sorted(set(kinds) - set(MESSAGES))
     if takes_text and tokenizer is None and (chat := next((one for one in asked if one.messages), None)):
         raise ConfigError(
@@ -67,15 +92,11 @@ def read(path: Path, how: reading.How, kinds: Sequence[str], tokenizer: str | No
             "of them: name the model with --tokenizer MODEL, or use the chat API of the server with --kind openai"
         )
     render = None if tokenizer is None else _renderer(tokenizer)
-    prompts = tuple(_prompt(one, render) for one in asked)
-    at_s = tuple(one.at_s for one in asked if one.at_s is not None)
-    said = [[one.id, one.text, list(one.ids), list(one.messages)] for one in prompts]
-    return Prompts(
-        prompts=prompts,
-        at_s=at_s if len(at_s) == len(asked) else None,
-        sha256=hashes.of_json(said),
-        notes=tuple(_notes(found, len(asked))),
-    )
+    return tuple(_prompt(one, render) for one in asked)
+
+
+def _sha256(prompts: Sequence[Prompt]) -> str:
+    return hashes.of_json([[one.id, one.text, list(one.ids), list(one.messages)] for one in prompts])
 
 
 def in_time(found: Prompts) -> Prompts:

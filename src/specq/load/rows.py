@@ -101,6 +101,24 @@ class Requested:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Judged:
+    """What the answer of a steady request is worth, under the request's own `id`; of requests that ended well.
+
+    `score` is None where none could be made, and `why` says why it is not right. `cluster` is the item's.
+    """
+
+    id: str
+    point: str
+    attempt: int
+    prompt: str
+    cluster: str
+    metric: str
+    binary: bool
+    score: float | None
+    why: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Measured:
     """A point is complete. `start_at_s` and `end_at_s` are its steady state's.
 
@@ -123,8 +141,8 @@ class Measured:
     notes: tuple[str, ...] = ()
 
 
-Row = Began | Started | Requested | Measured
-KINDS: dict[str, type[Any]] = {kind.__name__: kind for kind in (Began, Started, Requested, Measured)}
+Row = Began | Started | Requested | Judged | Measured
+KINDS: dict[str, type[Any]] = {kind.__name__: kind for kind in (Began, Started, Requested, Judged, Measured)}
 
 
 def to_json(row: Row) -> dict[str, Any]:

@@ -52,6 +52,7 @@ def measure_load(
     warm_prefix: bool = False,
     body: Mapping[str, Any] | None = None,
     schema: Path | str | None = None,
+    metric: str | None = None,
     inject: Path | str | None = None,
     ttft_p95_s: float | None = None,
     tpot_p95_s: float | None = None,
@@ -87,8 +88,9 @@ def measure_load(
     level lasts `requests` (100 by default) or `duration_s` of its steady state. `against` is a second server that runs
     and takes turns with the first; kind and model are the first's unless others are given. `key_env` names the
     environment variable with the key. Prompts are sent cold unless `warm_prefix`. `body` is added to each request.
-    `inject` is a file of long prompts that are sent into the steady state. `weights` with `machine` or `bandwidth`
-    tells shares of the ceilings. The rest is as for read_workload.
+    `inject` is a file of long prompts that are sent into the steady state. Where `prompts` is an evaluation set,
+    answers are held against its items' schemas and judged by `metric`. `weights` with `machine` or `bandwidth` tells
+    shares of the ceilings. The rest is as for read_workload.
 
     Raises:
         UserError: a value, a file or an address will not do, or a server cannot be started here.
@@ -136,6 +138,7 @@ def measure_load(
         ),
         files={
             **{name: None if file is None else str(file) for name, file in texts.items()},
+            "metric": metric,
             "bandwidth": bandwidth,
             "flops": flops,
         },

@@ -16,6 +16,7 @@ from specq.report.words import NOTHING, milliseconds, number, ratio, share
 from specq.stats.intervals import Interval
 
 FIRST = "Read this first"
+QUALITY = "What the answers are worth"
 
 
 def sections(found: Found) -> list[Section]:
@@ -29,6 +30,7 @@ def sections(found: Found) -> list[Section]:
         _tags(found),
         _failures(found),
         _schema(found),
+        _quality(found),
         _agreement(found),
         Section(title="How it was measured", lines=tuple(_how(found))),
         Section(title="Notes", lines=tuple(found.info.get("notes") or ())),
@@ -163,6 +165,36 @@ def _schema(found: Found) -> Section:
         return [str(one.schema.get(word, 0)) for word in words] if one.schema else None
 
     return by_level(found, "Answers against the schema", words, row)
+
+
+def _quality(found: Found) -> Section:
+    worth = {(one.server, one.level): one.difference for one in found.worth}
+
+    def row(one: Level) -> Sequence[str] | None:
+        told = one.quality
+        if told is None:
+            return None
+        score, other = told.score, worth.get((one.server, one.level))
+        return (
+            told.metric,
+            NOTHING if score is None else share(score.value),
+            NOTHING if score is None or score.low is None or score.high is None else _shares(score.low, score.high),
+            NOTHING if other is None else f"{100 * other.value:+.1f}",
+            NOTHING if other is None else f"{100 * other.low:+.1f} to {100 * other.high:+.1f}",
+            f"{told.answers:,}",
+            f"{told.failed:,}",
+        )
+
+    columns = ("metric", "score", "95 % interval", "points against the first", "95 % interval", "answers", "failed")
+    lines = (
+        "Over items, each in its cluster; several answers to one item count as their mean.",
+        "Rows of speed and of quality have the same id in records.jsonl.",
+    )
+    return by_level(found, QUALITY, columns, row, lines)
+
+
+def _shares(low: float, high: float) -> str:
+    return f"{share(low)} to {share(high)}"
 
 
 def _agreement(found: Found) -> Section:
