@@ -21,7 +21,7 @@ from specq.engines.served.kinds import KINDS
 from specq.engines.served.kinds.base import UNKNOWN, Drafted, Numbers, Served, Settings
 from specq.engines.served.request import Asked as Request
 from specq.engines.served.request import Streamed
-from specq.engines.served.session import Session, Where
+from specq.engines.served.session import Session, Where, model_names
 from specq.load.asked import Asked, Server
 from specq.load.rows import Started
 from specq.run.provenance import hide_home
@@ -29,6 +29,7 @@ from specq.run.provenance import hide_home
 LOGS = "servers"
 """Where in a run's folder the logs of started servers lie."""
 _SCRAPE_S = 5.0
+_LISTS = "/v1/models"
 _SHOWN = 3
 _TAIL_BYTES = 1 << 20
 """Of a log, which grows by some lines a request; what it counts stands in each of them."""
@@ -148,6 +149,12 @@ class Target:
             return
         told, self.unanswered = control.ask(self.base, self.kind.ASKS, key_env=self.server.key_env)
         self.settings = self.kind.settings(told)
+
+    def offers(self) -> str:
+        """The names of its models in words, as it lists them, and what to type."""
+        told, _ = control.ask(self.base, (_LISTS,), key_env=self.server.key_env, limit_s=_SCRAPE_S)
+        names = [f'"{name}"' for name in model_names(told.get(_LISTS))[:_SHOWN]]
+        return f"it has {', '.join(names)}: name one with --model" if names else "name another with --model"
 
     @property
     def speculates(self) -> bool | None:

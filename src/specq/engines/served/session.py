@@ -160,7 +160,7 @@ class Session:
     def _need_model(self) -> None:
         """Refuse a server that lists its models, and this one not among them."""
         told, _ = control.ask(self.url, (_LISTS,), key_env=self.where.key_env)
-        names = _names(told.get(_LISTS))
+        names = model_names(told.get(_LISTS))
         # llama.cpp answers whatever name it is given.
         if not names or self.model in names or self.kind.NAME == "llamacpp":
             return
@@ -197,7 +197,7 @@ def _asked_for(kind: Kind, served: Served) -> str:
     return ollama.name_of(served) if kind.NAME == ollama.NAME else served.loads
 
 
-def _names(told: Any) -> list[str]:
+def model_names(told: Any) -> list[str]:
     """The models of a list as the OpenAI API has it."""
     data = told.get("data") if isinstance(told, Mapping) else None
     return [str(one["id"]) for one in data or () if isinstance(one, Mapping) and one.get("id")]
