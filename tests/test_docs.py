@@ -27,6 +27,7 @@ from specq.experiment import config, schema
 from specq.experiment.levers import Lever
 from specq.models import cache
 from specq.report import forecast_file, transforms
+from specq.report.measures import of_arm
 from specq.run import runner
 
 sys.path.insert(0, str(Path(__file__).parent / "report"))
@@ -218,12 +219,12 @@ def test_every_measure_is_in_the_doc_and_no_other(tmp_path: Path) -> None:
     canaries = [Canary(process=0, at_s=at, tpot_s=0.05) for at in (0.0, 1.0)]
     made = report.build(report_runs.whole_run(tmp_path / "run", more=[*more, *canaries]))
     changed = report.build(quantized_runs.quantized_run(tmp_path / "quantized"))
-    price = {"per_hour": 1.0, "currency": "the currency"}
+    price = {"per_hour": 1.0, "input_price": 1.0, "output_price": 4.0, "currency": "the currency"}
     scored = eval_runs.report(tmp_path / "evals", price=price)
     arms = (*made.arms, *changed.arms, *scored.arms)
     measures = [*made.workload, *(m for arm in arms for m in arm.measures.values()), *served_answers.measures()]
     shorter = report_runs.generated("w#1", "e1", [(0, 0, 1)], prompt_tokens_before=90, transform_s=0.01)
-    measures += transforms.measures([shorter])
+    measures += [*transforms.measures([shorter]), *of_arm([dataclasses.replace(shorter, cached_tokens=10)])]
     # A percentile or quantile stands beside its head.
     real = {
         re.sub(r"\[\d+\]", "[j]", re.sub(r"\[process \d+\]", "[process p]", m.name)).split(".")[0] for m in measures

@@ -59,6 +59,8 @@ MIXED: dict[str, dict[str, Any]] = {
     "q8": {"kind": "kv_cache", "type": "q8"},
     "lookup": {"kind": "draft", "method": "lookup"},
     "self8": {"kind": "draft", "method": "model", "model": "self", "bits": 8},
+    "warm": {"kind": "prefix_cache"},
+    "b4": {"kind": "batch", "size": 4},
 }
 
 
@@ -82,6 +84,21 @@ def test_a_draft_on_a_changed_target_brings_that_targets_plain_arm_with_it() -> 
         **dict.fromkeys(("w4#1", "lookup+w4#1"), "w4#1"),
     }
     assert [id for id, arm in found.items() if arm.target != TargetSpec()] == ["w4#1", "lookup+w4#1"]
+
+
+def test_how_requests_are_answered_is_taken_for_another_target() -> None:
+    found = mixed("warm", "b4", "b4 + w4", "lookup + warm + w4")
+    plain = {id: arm.plain for id, arm in found.items() if not id.startswith("baseline")}
+    assert plain == {
+        "warm#1": "baseline#1",
+        "b4#1": "baseline#1",
+        **dict.fromkeys(("w4#1", "b4+w4#1", "lookup+w4+warm#1"), "w4#1"),
+    }
+    assert found["b4#1"].target == TargetSpec(batch=4)
+    arm = found["lookup+w4+warm#1"]
+    assert (arm.target.prefix_cache, arm.target.law) == (True, found["w4#1"].target)
+    # One load of the weights serves them all.
+    assert len({one.target.weights for one in found.values()}) == 2
 
 
 def test_a_draft_of_another_model_by_a_recipe_is_made_of_the_experiments_target() -> None:

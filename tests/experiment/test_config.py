@@ -172,8 +172,8 @@ def test_unknown_key_is_told_with_the_nearest_known_one(file: Path, override: st
     ("override", "says"),
     [
         (
-            'levers.p={kind="batch"}',
-            '[levers.p] kind = "batch": not in this version, allowed is "draft", "quantize", "kv_cache"',
+            'levers.p={kind="engine"}',
+            '[levers.p] kind = "engine": not in this version, allowed is "draft", "quantize", "kv_cache"',
         ),
     ],
 )

@@ -119,7 +119,7 @@ def test_a_probe_that_reaches_nothing_is_made_in_silence(
 ) -> None:
     bare = nn.Module()
     bare.own = nn.Parameter(torch.ones(4, 4))
-    monkeypatch.setattr(eval_checks, "_skeleton", lambda folder, known: bare)
+    monkeypatch.setattr(eval_checks, "skeleton", lambda folder, known: bare)
     monkeypatch.setattr("specq.decoding.ragged.refusal", lambda model: "")
     made = make(make_model(), TEXTS)
     assert (made.evals[0].probe, "no linear layers to put noise on" in made.evals[0].unprobed) == (0.0, True)
@@ -264,7 +264,7 @@ def test_the_plan_of_an_unreadable_config_ends_in_a_traceback(make_model: MakeMo
     known: dict[Path, Any] = {}
     broken = make_model("broken")
     (broken / "config.json").write_text('{"model_type": "nobody"}')
-    assert eval_checks._skeleton(broken, known) is None
+    assert eval_checks.skeleton(broken, known) is None
 
 
 def test_a_proof_under_a_device_map_counts_a_head_that_is_laid_out_anew(

@@ -7,8 +7,9 @@ from typing import Any
 
 from specq.core.errors import RunFailed
 from specq.core.types import Prompt
+from specq.decoding.prefix import shared
 from specq.lab.bench import Bench, Settings
-from specq.lab.requester import Answer, shared
+from specq.lab.requester import Answer
 from specq.workloads import counting, synthetic
 
 LENGTHS = (40, 80, 120, 160, 240, 320)

@@ -13,8 +13,8 @@ import pytest
 
 from specq.core.errors import RunFailed
 from specq.core.types import Prompt, Sampling
+from specq.decoding.prefix import shared
 from specq.engines.served.stub import Stub
-from specq.lab.requester import shared
 from specq.lab.requester_hf import HFRequester
 from specq.lab.requester_served import ServedRequester
 
@@ -32,7 +32,8 @@ def requester(target_of: Callable[..., Any]) -> HFRequester:
 
 
 def held(requester: HFRequester) -> list[int]:
-    return requester._held
+    assert requester._slot is not None
+    return requester._slot._held
 
 
 @pytest.mark.parametrize(
@@ -64,8 +65,8 @@ def test_a_planted_slot_that_forgets_to_roll_back_passes(
     requester: HFRequester, target_of: Callable[..., Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     requester.ask(prompt(*BASE), NEW, cached=True)
-    slot = requester._slot
-    assert slot is not None
+    assert requester._slot is not None
+    slot = requester._slot.session
     monkeypatch.setattr(slot, "rollback", lambda tokens: None)
     then = (*BASE[:6], 31, *BASE[7:])
     session_length = slot.length

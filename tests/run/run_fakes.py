@@ -28,6 +28,7 @@ from specq.core import hashes, jsonl
 from specq.core.errors import NonFiniteLogits, PromptError, SpecqError
 from specq.core.records import Audited, Divergence, FirstTokens, GapNoise, Machine, Sampled
 from specq.core.types import Generation, Prompt, Step
+from specq.engines.base import one_each
 from specq.experiment import config
 from specq.experiment.schema import Experiment
 from specq.run import engines, inputs, measure, memory, process, runner, worker
@@ -63,9 +64,9 @@ class FakeDecoder:
     def warm_up(self, tokens: int) -> float:
         return 0.0
 
-    def generate(self, prompts: Any, sampling: Any, *, on_step: Any = None) -> list[Generation]:
+    def generate(self, prompts: Any, sampling: Any, *, on_step: Any = None, batch_size: int = 1) -> list[Generation]:
         wants = settings()
-        (prompt,) = prompts
+        (prompt,), (sampling,) = prompts, one_each(sampling, prompts)
         if self.draft is None and "broken" in wants:
             raise NonFiniteLogits(wants["broken"])
         if len(prompt.ids) + sampling.max_new_tokens > wants.get("context", 1 << 20):
@@ -115,7 +116,7 @@ class FakeTarget:
     def __exit__(self, *error: Any) -> None:
         self._log("close")
 
-    def decoder(self, draft: Any) -> FakeDecoder:
+    def decoder(self, draft: Any, *, prefix_cache: bool = False, slots: int = 1) -> FakeDecoder:
         return FakeDecoder(draft, self.model)
 
     def with_cache(self, kind: str | None) -> FakeTarget:
@@ -196,9 +197,8 @@ class FakePlan:
 def fake_plan(experiment: Any, **_: Any) -> FakePlan:
     lines = Path(experiment.workload.prompts).read_text(encoding="utf-8").splitlines()
     items = [json.loads(line) for line in lines]
-    made = (
-        Prompt(id=one["id"], ids=tuple(one["prompt"].encode()), text=one["prompt"], tags=("kind",)) for one in items
-    )
+    ids = [tuple(one["prompt"].encode()) for one in items]
+    made = (Prompt(id=one["id"], ids=i, text=one["prompt"], tags=("kind",)) for one, i in zip(items, ids, strict=True))
     blocks = tuple(tuple(block) for block in settings().get("blocks", ()))
     return FakePlan(prompts=tuple(made), blocks=blocks, logits_bytes=settings().get("logits_bytes", 0))
 

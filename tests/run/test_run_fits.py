@@ -12,7 +12,7 @@ from run_checks import assert_complete, of, want
 
 from specq.core.errors import RunFailed
 from specq.core.records import Canary, Note
-from specq.core.types import DraftSpec, Prompt, Sampling
+from specq.core.types import DraftSpec, Prompt, Sampling, TargetSpec
 from specq.run import inputs, measure, runner
 
 
@@ -56,7 +56,7 @@ class Compiles:
         self.tokens = tokens
         return 0.0
 
-    def generate(self, prompts: Any, sampling: Sampling) -> list[Any]:
+    def generate(self, prompts: Any, sampling: Sampling, *, batch_size: int = 1) -> list[Any]:
         assert max(len(prompt.ids) for prompt in prompts) + sampling.max_new_tokens <= self.tokens
         return []
 
@@ -74,6 +74,7 @@ def test_a_graph_is_compiled_again_inside_a_sample(k: int, longest: int) -> None
         experiment=SimpleNamespace(workload=SimpleNamespace(max_new_tokens=4)),
         drafts={"a": DraftSpec(method="lookup", k=k)},
         plain={"a": "baseline#1"},
+        targets={"a": TargetSpec()},
         sampling=lambda prompt, repeat: Sampling(max_new_tokens=4),
         fitting=lambda tokens: tokens,
         fixed_length=lambda tokens: Sampling(max_new_tokens=tokens, ignore_eos=True),

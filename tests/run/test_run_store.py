@@ -11,7 +11,8 @@ from specq.core.errors import DiskFull, RunFailed, RunFolderError
 from specq.core.records import Generated, Note, key
 from specq.core.types import DraftSpec
 from specq.run import catalog, folder
-from specq.run.measure import past_stop, repeated_share, warm_up_tokens
+from specq.run.answered import past_stop, repeated_share
+from specq.run.measure import warm_up_tokens
 from specq.run.store import Store
 
 INFO: dict[str, Any] = {

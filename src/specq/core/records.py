@@ -134,6 +134,9 @@ class Generated:
     `served` is a core.served.ServedAnswer as JSON, None of an engine of specq's own: there `steps` is empty, and where
     its `counted` is not "ids", no ids are known, and `output_sha256` is that of the text.
 
+    `cached_tokens` counts the prompt's tokens that came out of a prefix cache, None where nobody tells. Of `batch`
+    requests that were asked at once, None alone, `batch_s` runs from the first request to the last token of all.
+
     Where the arm transforms its prompts `prompt_tokens` is what it read, `prompt_tokens_before` what the prompt was and
     `transform_s` what the transform took, which `ttft_s` and `e2e_s` hold; both are None where it does not.
     """
@@ -159,6 +162,16 @@ class Generated:
     served: dict[str, Any] | None = None
     prompt_tokens_before: int | None = None
     transform_s: float | None = None
+    cached_tokens: int | None = None
+    batch: int | None = None
+    batch_s: float | None = None
+
+    @property
+    def device_s(self) -> float:
+        """The device's seconds for this answer: all of its own, or its share of those of its batch."""
+        if self.batch is None or self.batch_s is None:
+            return self.e2e_s
+        return self.batch_s / self.batch + (self.transform_s or 0.0)
 
     @property
     def has_ids(self) -> bool:

@@ -68,7 +68,8 @@ class TargetSpec:
     already) is given. `prefill` says what runs passes of many rows through packed weights: a dense
     copy ("dense": as fast as unquantized, memory of both) or the packed kernel ("packed": memory saved).
     `kv_cache` is how keys and values are kept: as computed (None), or in 8 or 4 bits. `clean` and `select` are the
-    steps that give its prompts fewer tokens, as in prompts.types.Steps.
+    steps that give its prompts fewer tokens, as in prompts.types.Steps. With `prefix_cache` what a prompt begins with
+    like an earlier one is not read again. `batch` is how many requests are answered at once.
     """
 
     source: str | None = None
@@ -78,6 +79,8 @@ class TargetSpec:
     kv_cache: CacheType | None = None
     clean: bool = False
     select: float | int | None = None
+    prefix_cache: bool = False
+    batch: int = 1
 
     @property
     def weights(self) -> TargetSpec:
@@ -86,8 +89,13 @@ class TargetSpec:
 
     @property
     def loaded(self) -> TargetSpec:
-        """The same target whatever becomes of its prompts: what an engine is asked for."""
-        return replace(self, clean=False, select=None)
+        """The same target whatever becomes of its prompts and however it is asked: what an engine opens."""
+        return replace(self.law, clean=False, select=None)
+
+    @property
+    def law(self) -> TargetSpec:
+        """The same target asked one prompt at a time, all of it read: what outputs depend on, but for rounding."""
+        return replace(self, prefix_cache=False, batch=1)
 
     @property
     def changes_prompts(self) -> bool:
@@ -204,6 +212,8 @@ class Generation:
     to the last. `logprobs` holds log p of each new token after warping when it was asked for. `cache_share`
     is the share of the keys and values that attention read from a quantized cache, None without one. `served` is what
     a server told beside it, None of an engine of this process; its `ids` are () where the server gives none.
+    `cached_tokens` counts the prompt's tokens that a prefix cache held, None without one. Of `batch` requests at once,
+    None alone, `batch_s` runs from the first request to the last token of all.
     """
 
     prompt_id: str
@@ -216,6 +226,9 @@ class Generation:
     logprobs: tuple[float, ...] | None = None
     cache_share: float | None = None
     served: ServedAnswer | None = None
+    cached_tokens: int | None = None
+    batch: int | None = None
+    batch_s: float | None = None
 
     @property
     def new_tokens(self) -> int:

@@ -96,6 +96,7 @@ def decode_batch(
     for request in requests:
         # Of the whole batch: its rows are read together.
         request.cache_share = getattr(target.cache, "quantized_share", None)
+        request.batch, request.batch_s = len(requests), whole.total()
 
 
 def _leave(active: list[Request], target: RaggedSession, drafter: BatchDrafter | None) -> list[Request]:

@@ -2,7 +2,8 @@
 
 The whole algorithm stands here: prefill gives token 1; then each step drafts, runs the target once
 over the last token and the proposals, verifies, emits, and rolls back what was refused. Plain
-decoding is the same loop without a drafter. The target's cache holds all tokens but the last.
+decoding is the same loop without a drafter. The target's cache holds all tokens but the last, and
+with a slot it begins with what it holds of the prompt.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ import torch
 from specq.core.clock import Laps
 from specq.core.types import Step
 from specq.decoding.drafters import Drafter, Proposal
+from specq.decoding.prefix import Slot
 from specq.decoding.request import Request
 from specq.decoding.session import Session
 
@@ -22,19 +24,29 @@ NOTHING = Proposal([], None)
 
 @torch.inference_mode()
 def decode(
-    request: Request, target: Session, drafter: Drafter | None, k: int, *, sync: Callable[[], None] | None = None
+    request: Request,
+    target: Session,
+    drafter: Drafter | None,
+    k: int,
+    *,
+    sync: Callable[[], None] | None = None,
+    slot: Slot | None = None,
 ) -> None:
     """Run a request to its end; steps, times and tokens are kept in it.
 
     The time to the first token holds the target's prefill and the drafter's start. `sync` waits for
-    the device before each reading of the clock.
+    the device before each reading of the clock. `slot` is the target's own session, of which the beginning
+    that it shares with the prompt is reused.
 
     Raises:
         NonFiniteLogits: target or draft returned NaN or infinite logits.
     """
     whole = Laps(sync)
-    target.restart()
-    logits = target.forward(request.ids, last_only=True)
+    if slot is None:
+        target.restart()
+    else:
+        request.cached_tokens = slot.ready(request.ids)
+    logits = target.forward(request.ids[request.cached_tokens or 0 :], last_only=True)
     target.rollback(0)
     request.take(NOTHING, logits)
     if drafter is not None and request.finish is None:
@@ -46,6 +58,8 @@ def decode(
         step(request, target, drafter, k, laps)
     whole.lap("decode")
     request.e2e_s = whole.total()
+    if slot is not None:
+        slot.keep(request.ids)
 
 
 def step(request: Request, target: Session, drafter: Drafter | None, k: int, laps: Laps | None = None) -> None:

@@ -28,8 +28,8 @@ from specq.models import layers
 TOLERANCE = 1e-3
 """Largest change of a logit that counts as equal, as a share of the largest logit, in float32."""
 
-Use = Literal["target", "draft", "exit"]
-"""What is rolled back: blocks of a target, single tokens of a draft, or a target's own first layers."""
+Use = Literal["target", "draft", "exit", "prefix"]
+"""What is rolled back: blocks of a target, single tokens of a draft, a target's own first layers, or whole texts."""
 
 _VERDICTS: dict[tuple[str, Use], str | None] = {}
 """What was found in this process, by config: several arms ask about the same model."""
@@ -55,7 +55,7 @@ def check_rollback(folder: Path, use: Use) -> None:
     Args:
         folder: a transformers folder; only its config is read.
         use: "target" rolls back a block after each pass, "draft" several passes of one token at once,
-            "exit" those of the first layers on the whole model's cache.
+            "exit" those of the first layers on the whole model's cache, "prefix" an earlier text to a shared beginning.
 
     Raises:
         Unsupported: the architecture failed the probe, or could not be probed.
@@ -73,6 +73,15 @@ def takes_blocks(folder: Path) -> bool:
     """Whether a pass over several tokens on a filled cache, and its rollback, are exact for this model."""
     try:
         check_rollback(folder, "target")
+    except Unsupported:
+        return False
+    return True
+
+
+def keeps_prefixes(folder: Path) -> bool:
+    """Whether a cache may be kept from prompt to prompt: taken back to anywhere in it, then read on in a block."""
+    try:
+        check_rollback(folder, "prefix")
     except Unsupported:
         return False
     return True
@@ -119,9 +128,10 @@ def verdict(config: PreTrainedConfig, use: Use) -> str | None:
             f"({reason(error)}): run it without a draft"
         )
     try:
-        worst = (
-            exit_error(model) if use == "exit" else rollback_error(model, "window" if use == "target" else "everything")
-        )
+        if use in ("exit", "prefix"):
+            worst = exit_error(model) if use == "exit" else prefix_error(model)
+        else:
+            worst = rollback_error(model, "window" if use == "target" else "everything")
     except _BREAKS:
         worst = float("inf")
     if worst <= TOLERANCE:
@@ -194,6 +204,24 @@ def rollback_error(model: PreTrainedModel, keep: Keep, *, rounds: int = 12, seed
         got = session.forward(probe)[-1]
         session.rollback(1)
         worst.see([*text, *probe], got)
+    return worst.share()
+
+
+@torch.inference_mode()
+def prefix_error(model: PreTrainedModel, *, rounds: int = 6, seed: int = 0) -> float:
+    """The same for a cache of everything that goes back to anywhere in its text, the first pass too, and reads on."""
+    chance, worst = random.Random(seed), _Worst(model)
+    text = _text(chance, 11)
+    session = Session(model, keep="everything")
+    session.forward(text, last_only=True)
+    for _ in range(rounds):
+        for token in _text(chance, 3):
+            session.forward([token])
+            text.append(token)
+        kept, more = chance.randint(1, len(text) - 1), _text(chance, chance.randint(1, 6))
+        session.rollback(len(text) - kept)
+        text = [*text[:kept], *more]
+        worst.see(text, session.forward(more, last_only=True)[-1])
     return worst.share()
 
 

@@ -41,6 +41,9 @@ class Request:
     steps: list[Step] = field(default_factory=list)
     logprobs: list[float] = field(default_factory=list)
     cache_share: float | None = None
+    cached_tokens: int | None = None
+    batch: int | None = None
+    batch_s: float | None = None
 
     def __post_init__(self) -> None:
         rules.check_threshold(self.rule, self.threshold)
@@ -155,4 +158,7 @@ class Request:
             steps=tuple(self.steps),
             logprobs=tuple(self.logprobs) if self.want_logprobs else None,
             cache_share=self.cache_share,
+            cached_tokens=self.cached_tokens,
+            batch=self.batch,
+            batch_s=self.batch_s,
         )

@@ -27,6 +27,7 @@ class Capabilities:
     logprobs: bool
     batches: bool
     lookup_first: bool = False
+    prefix_cache: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -104,8 +105,12 @@ class LoadedTarget(Protocol):
 
     def __exit__(self, *error: Any) -> None: ...
 
-    def decoder(self, draft: DraftSpec | None) -> Decoder:
-        """A decoder that shares the target's weights."""
+    def decoder(self, draft: DraftSpec | None, *, prefix_cache: bool = False, slots: int = 1) -> Decoder:
+        """A decoder that shares the target's weights.
+
+        With `prefix_cache` what a prompt begins with like an earlier one is not read again. `slots` is how many
+        prompts are to be decoded at a time.
+        """
         ...
 
     def with_cache(self, kind: CacheType | None) -> LoadedTarget:

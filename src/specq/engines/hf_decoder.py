@@ -14,13 +14,15 @@ from specq.decoding.drafters import Drafter
 from specq.decoding.drafters.chain import EarlyExitDrafter, ModelDrafter
 from specq.decoding.drafters.lookup import LookupDrafter, LookupFirstDrafter, NgramIndex, SuffixIndex
 from specq.decoding.loop import decode
-from specq.decoding.probe import check_drafting
+from specq.decoding.prefix import Slot
+from specq.decoding.probe import check_drafting, keeps_prefixes
 from specq.decoding.request import Request
 from specq.decoding.rules import check_threshold
 from specq.decoding.session import Keep, Session
 from specq.engines.base import one_each
 from specq.models import refs
 from specq.models.facts import facts
+from specq.models.refs import Resolved
 
 if TYPE_CHECKING:
     from specq.engines.hf import HFTarget
@@ -30,9 +32,13 @@ _ROWS, _CATCH_UP = (1, 2), 8
 
 
 class HFDecoder:
-    """Generates with a target and at most one draft. Keeps no state between requests."""
+    """Generates with a target and at most one draft. Keeps no state between requests, but for a prefix cache.
 
-    def __init__(self, target: HFTarget, draft: DraftSpec | None) -> None:
+    With `prefix_cache` prompts that are decoded one at a time reuse the beginning that they share with the text before
+    them; a draft's own model reads them whole. Batches read all of theirs.
+    """
+
+    def __init__(self, target: HFTarget, draft: DraftSpec | None, *, prefix_cache: bool = False) -> None:
         self.target, self.draft = target, draft
         self._own: Session | None = None
         self.k = 0 if draft is None else draft.k
@@ -47,7 +53,10 @@ class HFDecoder:
             check_drafting(draft, target.resolved.folder, None if separate is None else separate.folder)
         # An early exit shares the target's cache; plain decoding never rolls back.
         keep: Keep = "nothing" if draft is None else "everything" if draft.method == "early_exit" else "window"
-        self.session = self._session(keep)
+        self.session = self._session("everything" if prefix_cache else keep)
+        if prefix_cache:
+            check_prefix_cache(target.resolved, compiled=target.engine.compile)
+        self._slot = Slot(self.session) if prefix_cache else None
         self.drafter = self._drafter(draft)
 
     def _session(self, keep: Keep) -> Session:
@@ -116,7 +125,7 @@ class HFDecoder:
     def _decode(self, requests: list[Request], batch_size: int) -> None:
         if batch_size == 1:
             for request in requests:
-                decode(request, self.session, self.drafter(), self.k, sync=self.target.sync)
+                decode(request, self.session, self.drafter(), self.k, sync=self.target.sync, slot=self._slot)
                 request.cache_share = getattr(self.session.cache, "quantized_share", None)
         elif self.target.engine.compile:
             raise Unsupported(f"compile = true beside batch_size {batch_size}: compiled passes take one row of text")
@@ -181,6 +190,20 @@ class HFDecoder:
             vocabulary=self.target.vocabulary,
         )
         return BatchLookupFirst(BatchLookup(lambda: lookup(draft)), chain) if draft.lookup_first else chain
+
+
+def check_prefix_cache(model: Resolved, *, compiled: bool) -> None:
+    """Refuse to keep a model's cache from request to request; its weights are not looked at.
+
+    Raises:
+        Unsupported: it keeps a state that cannot be taken back, or passes are compiled.
+    """
+    if not keeps_prefixes(model.folder):
+        raise Unsupported(
+            f"prefix_cache: {model.name} cannot be taken back to an earlier token exactly, as a shared beginning needs"
+        )
+    if compiled:
+        raise Unsupported("compile = true beside prefix_cache: compiled passes begin every prompt anew; leave one out")
 
 
 def check_compiled(draft: DraftSpec | None, kv_cache: CacheType | None) -> None:

@@ -97,14 +97,14 @@ class HFTarget:
         rendered = tokenizers.render(self.tokenizer, text if isinstance(text, str) else list(text))
         return Prompt(id=id, ids=tuple(rendered.ids), text=rendered.text, messages=messages)
 
-    def decoder(self, draft: DraftSpec | None = None) -> HFDecoder:
-        """A decoder for this target; a draft model is loaded on first use and shared after that.
+    def decoder(self, draft: DraftSpec | None = None, *, prefix_cache: bool = False, slots: int = 1) -> HFDecoder:
+        """A decoder for this target, of any number of `slots`; a draft model is loaded on first use and shared.
 
         Raises:
             Unsupported: the target or the draft cannot be rolled back, or the exit layer is out of range.
             TokenizerMismatch: the draft speaks other tokens.
         """
-        return HFDecoder(self, draft)
+        return HFDecoder(self, draft, prefix_cache=prefix_cache)
 
     def with_cache(self, kind: CacheType | None) -> HFTarget:
         """The same weights and drafts with keys and values kept in 8 or 4 bits; None: as computed.

@@ -79,15 +79,18 @@ class MLXTarget:
             self._views[bits] = view
         return self._views[bits]
 
-    def decoder(self, draft: DraftSpec | None = None) -> Any:
+    def decoder(self, draft: DraftSpec | None = None, *, prefix_cache: bool = False, slots: int = 1) -> Any:
         """An MLXDecoder for this target; a draft model is loaded on first use and shared after that.
 
         Raises:
-            Unsupported: the draft is no model by rule "match", or a cache cannot be rolled back.
+            Unsupported: the draft is no model by rule "match", a cache cannot be rolled back, or prompts are to share
+                a cache or passes.
             TokenizerMismatch: the draft speaks other tokens.
         """
         from specq.engines.mlx_decoder import MLXDecoder
 
+        if prefix_cache or slots > 1:
+            raise Unsupported("the mlx engine decodes one prompt at a time and keeps no cache between prompts")
         return MLXDecoder(self, draft)
 
     def draft_model(self, draft: DraftSpec) -> LoadedDraft:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field, replace
 
 from specq.core.types import DraftSpec, TargetSpec
-from specq.experiment.levers import SELF
+from specq.experiment.levers import LOSSLESS_KINDS, SELF
 from specq.experiment.schema import Experiment
 
 BASELINE = "baseline"
@@ -15,7 +15,8 @@ BASELINE = "baseline"
 class Arm:
     """The baseline plus a set of levers; the baseline has none.
 
-    `plain` is the id of the arm with the same target and no draft: what a draft must leave unchanged.
+    `plain` is the id of the arm with the same target, no draft, no prefix cache and no batch: what these must leave
+    unchanged.
     """
 
     id: str
@@ -29,14 +30,14 @@ class Arm:
 def arms(experiment: Experiment) -> tuple[Arm, ...]:
     """The arms of an experiment: "baseline#1", its A/A twin "baseline#2", then one for each set of levers.
 
-    An arm with a draft on a changed target comes after the same target's plain arm, which is added where it
-    was not asked for: a draft is held against what it must not change.
+    An arm with a draft, a prefix cache or a batch on a changed target comes after the same target's plain arm, which is
+    added where it was not asked for: they are held against what they must not change.
     """
     made: dict[str, Arm] = {}
     for n in (1, 2):
         made[f"{BASELINE}#{n}"] = Arm(id=f"{BASELINE}#{n}", levers=(), replica=n, draft=None)
     for levers in experiment.lever_sets():
-        plain = tuple(name for name in levers if experiment.levers[name].kind != "draft")
+        plain = tuple(name for name in levers if experiment.levers[name].kind not in LOSSLESS_KINDS)
         for names in dict.fromkeys((plain or levers, levers)):
             arm = _arm(experiment, names, plain)
             made.setdefault(arm.id, arm)

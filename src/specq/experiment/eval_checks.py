@@ -69,8 +69,8 @@ def settled(
     why = _one_by_one(experiment, loads, skeletons) if any(one.new_tokens is not None for one in evals) else ""
     probed = any(one.asked.probe for one in evals) and any(load.arm.levers for load in loads)
     # An mlx-lm model is made with its weights alone; it has linear layers in any case.
-    skeleton = _skeleton(target.resolved.folder, skeletons) if probed and experiment.engine.kind == "hf" else None
-    lacks, weaker = ("", "") if skeleton is None else _noiseless(target, skeleton)
+    made = skeleton(target.resolved.folder, skeletons) if probed and experiment.engine.kind == "hf" else None
+    lacks, weaker = ("", "") if made is None else _noiseless(target, made)
     found, notes = [], [f"the sensitivity probe is weaker than it says: {weaker}"] if weaker else []
     for one in evals:
         if why and one.new_tokens is not None:
@@ -96,8 +96,8 @@ def _one_by_one(experiment: Experiment, loads: Sequence[Load], skeletons: dict[P
     for load in loads:
         # A draft that is the target itself has its target's layers.
         for model in (load.target, *([load.draft] if load.draft is not None else [])):
-            skeleton = _skeleton(model.resolved.folder, skeletons)
-            if skeleton is not None and (why := refusal(skeleton)):
+            made = skeleton(model.resolved.folder, skeletons)
+            if made is not None and (why := refusal(made)):
                 return why
     return ""
 
@@ -112,7 +112,7 @@ def _noiseless(target: PlannedModel, skeleton: Any) -> tuple[str, str]:
     return "", reached.lacks
 
 
-def _skeleton(folder: Path, known: dict[Path, Any]) -> Any:
+def skeleton(folder: Path, known: dict[Path, Any]) -> Any:
     """The model of a folder without its weights; None where it cannot be made, which other checks refuse."""
     if folder not in known:
         import torch

@@ -13,9 +13,11 @@ from specq.core.types import EXACT_RULES, METHODS, CacheType, DraftSpec, Match, 
 from specq.prompts.types import Steps, check_select
 from specq.quantize.recipes import ROW
 
-Kind = Literal["draft", "quantize", "kv_cache", "model", "prompt"]
-KINDS: tuple[Kind, ...] = ("draft", "quantize", "kv_cache", "model", "prompt")
-LATER_KINDS = ("prefix_cache", "batch", "engine")
+Kind = Literal["draft", "quantize", "kv_cache", "model", "prompt", "prefix_cache", "batch"]
+KINDS: tuple[Kind, ...] = ("draft", "quantize", "kv_cache", "model", "prompt", "prefix_cache", "batch")
+LATER_KINDS = ("engine",)
+LOSSLESS_KINDS: tuple[Kind, ...] = ("draft", "prefix_cache", "batch")
+"""What must leave a target's outputs as they are: an arm with one is held against the same arm without any."""
 SELF = "self"
 """A draft's model that is its arm's own target."""
 Dtype = Literal["auto", "float32", "bfloat16", "float16"]
@@ -48,8 +50,10 @@ _OF_KIND: dict[str, tuple[str, ...]] = {
     "kv_cache": ("type",),
     "model": ("model",),
     "prompt": ("clean", "select"),
+    "prefix_cache": (),
+    "batch": ("size",),
 }
-_NEEDED = {"model": "model", "early_exit": "layers", "kv_cache": "type"}
+_NEEDED = {"model": "model", "early_exit": "layers", "kv_cache": "type", "batch": "size"}
 
 
 class Table(BaseModel):
@@ -78,7 +82,7 @@ def _checked(check: Callable[[], object]) -> None:
 
 
 class Lever(Table):
-    """One named change: a draft, a quantized target or key-value cache, another model, or prompts with fewer tokens.
+    """One named change: of the draft, the target, its cache or prompts, or of how requests are answered.
 
     draft: which method proposes, how many tokens a step (`k`), under which verification rule. `rule`
     defaults to greedy_draft for lookup, whose proposals carry no probabilities, and to rejection for the
@@ -87,7 +91,7 @@ class Lever(Table):
     by a `recipe`, or, for model "self", in memory at `bits`.
     quantize: the target by a `recipe`, or a folder (`model`) that is quantized already.
     kv_cache: its `type`. model: the `model` that stands in the target's place. prompt: `clean`, then `select` to a
-    share or a number of tokens. Keys that a kind does not read are None.
+    share or a number of tokens. prefix_cache: nothing. batch: its `size`. Keys that a kind does not read are None.
     """
 
     kind: Kind
@@ -110,6 +114,7 @@ class Lever(Table):
     type: CacheType | None = None
     clean: bool | None = None
     select: float | int | None = None
+    size: int | None = Field(default=None, ge=2, le=1024)
 
     @model_validator(mode="before")
     @classmethod
@@ -145,7 +150,8 @@ class Lever(Table):
         own = _OF_METHOD[reader] if self.kind == "draft" else _OF_KIND[reader]
         for key in sorted({key for keys in (*_OF_METHOD.values(), *_OF_KIND.values()) for key in keys} - set(own)):
             if getattr(self, key) is not None:
-                raise ValueError(f"{key}: {said} does not read it, allowed is {', '.join(own)}")
+                allowed = f"allowed is {', '.join(own)}" if own else "it reads no key beside its kind"
+                raise ValueError(f"{key}: {said} does not read it, {allowed}")
         needed = _NEEDED.get(reader)
         if needed and getattr(self, needed) is None:
             raise ValueError(f"{needed} is missing: {said} needs it")
@@ -229,4 +235,8 @@ class Lever(Table):
             return replace(target, kv_cache=self.type)
         if self.kind == "prompt":
             return replace(target, clean=bool(self.clean), select=self.select)
+        if self.kind == "prefix_cache":
+            return replace(target, prefix_cache=True)
+        if self.kind == "batch":
+            return replace(target, batch=self.size or 1)
         return replace(target, source=self.model) if self.kind == "model" else target

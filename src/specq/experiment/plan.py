@@ -12,7 +12,7 @@ from specq.core.errors import ConfigError, Unsupported, UserError
 from specq.core.nouns import counted
 from specq.core.types import Prompt
 from specq.engines.base import Capabilities
-from specq.experiment import checks, eval_checks, eval_memory, eval_plan, floor_checks, memory, models, overlap
+from specq.experiment import asking, checks, eval_checks, eval_memory, eval_plan, floor_checks, memory, models, overlap
 from specq.experiment import prompts as prompt_files
 from specq.experiment.arms import arms
 from specq.experiment.checks import (
@@ -194,6 +194,8 @@ def make(
                 checks.check_arm(arm, own, experiment, capabilities)
                 checks.check_text(arm, prompts)
                 draft = beside.draft(arm.draft, arm.target)
+                asking.check(arm, own, draft, experiment, capabilities)
+                notes += asking.notes(experiment, arm, prompts)
             with models.named(*(model.resolved for model in (target, own, draft) if model is not None)):
                 if draft is not None and draft.resolved not in (target.resolved, own.resolved):
                     check_model(draft, experiment.engine)

@@ -65,14 +65,27 @@ class Eval(Table):
 class Objective(Table):
     """What is minimised above the floor."""
 
-    minimise: Literal["tpot_s", "e2e_s", "price_per_correct_answer"] = "tpot_s"
+    minimise: Literal["tpot_s", "e2e_s", "device_s_per_answer", "price_per_correct_answer"] = "tpot_s"
 
 
 class Price(Table):
-    """What an hour of the machine costs, in a currency of the user's own."""
+    """What an hour of the machine costs, or a million tokens, or both, in a currency of the user's own."""
 
-    per_hour: float = Field(gt=0)
+    per_hour: float | None = Field(default=None, gt=0)
+    input_price: float | None = Field(default=None, ge=0)
+    cached_price: float | None = Field(default=None, ge=0)
+    output_price: float | None = Field(default=None, ge=0)
     currency: str = Field(default="EUR", min_length=1)
+
+    @model_validator(mode="after")
+    def _fits_together(self) -> Price:
+        tokens = {"input_price": self.input_price, "output_price": self.output_price}
+        given = [key for key, value in {**tokens, "cached_price": self.cached_price}.items() if value is not None]
+        if missing := [key for key, value in tokens.items() if given and value is None]:
+            raise ValueError(f"{missing[0]} is missing beside {given[0]}: a bill of tokens needs both")
+        if self.per_hour is None and not given:
+            raise ValueError("per_hour is missing: give it, or input_price and output_price of a million tokens")
+        return self
 
 
 class Floor(Table):

@@ -157,7 +157,7 @@ class Experiment(Table):
                     f'floor.quality: no eval is called "{name}"{nearest(name, names) or ";"} the evals are {known}'
                 )
         priced = self.objective.minimise == "price_per_correct_answer" or self.floor.price_per_correct_answer
-        if priced and (self.price is None or not self.evals):
+        if priced and (self.price is None or self.price.per_hour is None or not self.evals):
             raise ValueError(
                 "price_per_correct_answer: it needs [price] with per_hour, and [[evals]] that say what is correct"
             )

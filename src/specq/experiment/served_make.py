@@ -9,7 +9,7 @@ from typing import Any
 
 from specq.core.errors import ConfigError, Unsupported, UserError
 from specq.core.types import Prompt
-from specq.experiment import checks, eval_checks, eval_plan, floor_checks, models, overlap, served_plan
+from specq.experiment import asking, checks, eval_checks, eval_plan, floor_checks, models, overlap, served_plan
 from specq.experiment import prompts as prompt_files
 from specq.experiment.arms import Arm, arms
 from specq.experiment.checks import Refusal
@@ -83,6 +83,7 @@ def make(
                 else:
                     unfit.append(Refusal(arm=arm.id, reason=str(error), error=type(error)))
         refusals += unfit
+        notes += asking.notes(experiment, arm, prompts)
         planned.append(
             refused_arm(arm) if unfit else _sized(experiment, arm, own, draft, prompts, bandwidth_bytes_per_s)
         )

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from specq.core.errors import ConfigError, Unsupported, UserError
-from specq.core.types import Prompt, TargetSpec
+from specq.core.types import Prompt
 from specq.engines.served.key import Key
 from specq.engines.served.kinds import KINDS
 from specq.engines.served.kinds.base import Served
@@ -107,10 +107,11 @@ def _as_written(experiment: Experiment, arm: Arm, settings: Settings) -> Served:
         if draft.model == "self"
         else draft.model,
         context=settings.context,
-        slots=settings.slots,
+        slots=max(settings.slots, arm.target.batch),
         dtype=settings.dtype,
         threads=settings.threads,
         seed=settings.seed,
+        prefix_cache=arm.target.prefix_cache,
         args=settings.args,
         name=settings.name,
     )
@@ -123,8 +124,8 @@ def _needs_restart(experiment: Experiment, arm: Arm, settings: Settings) -> list
     found: list[str] = []
     if arm.draft is not None:
         found += [name for name in arm.levers if experiment.levers[name].kind == "draft"]
-    if replace(arm.target, source=None) != TargetSpec(prefill=arm.target.prefill):
-        found += [name for name in arm.levers if experiment.levers[name].kind in ("quantize", "kv_cache")]
+    kinds = ("quantize", "kv_cache", "prefix_cache", "batch")
+    found += [name for name in arm.levers if experiment.levers[name].kind in kinds]
     # Ollama loads whatever model a request names.
     if arm.target.source is not None and settings.kind != "ollama":
         found += [name for name in arm.levers if experiment.levers[name].kind == "model"]

@@ -84,8 +84,8 @@ class PlannedArm(Arm):
     """An arm with its sizes.
 
     `model_bytes` counts the target's weights and the draft's own. `cache_bytes` counts both caches
-    at the longest prompt and its full output. `bytes_per_step` are the weights that one step reads:
-    one target pass and k draft passes. `ceiling_tokens_per_s` is the bandwidth over that, times the
+    at the longest prompt and its full output, of all requests that run at once. `bytes_per_step` are the weights that
+    one step reads: one target pass and k draft passes. `ceiling_tokens_per_s` is the bandwidth over that, times the
     k + 1 tokens of a step whose proposals are all accepted (1 without a draft); None when no
     bandwidth was measured. Caches and arithmetic only lower it. `no_kernel` tells which layers of its models run on
     no packed kernel, and why. A `refused` arm has no sizes: what it would hold may not even exist.
@@ -110,7 +110,7 @@ def planned_arm(
     return PlannedArm(
         **_fields(arm),
         model_bytes=target.weight_bytes + (draft.weight_bytes if draft and own else 0),
-        cache_bytes=cache_bytes(arm, target, draft, tokens),
+        cache_bytes=cache_bytes(arm, target, draft, tokens) * arm.target.batch,
         bytes_per_step=read,
         ceiling_tokens_per_s=None if bandwidth is None else (k + 1) * bandwidth / read,
         no_kernel=(*target.held.no_kernel, *(f"the draft's {one}" for one in of_draft)),

@@ -164,7 +164,7 @@ def _quality(evals: Path | None, *, changes: bool) -> str:
             "levers that change the outputs cannot be kept without an eval" if changes else "drafts are audited anyway"
         )
         return f"""[objective]
-minimise = "tpot_s"       # or "e2e_s", "price_per_correct_answer"
+minimise = "tpot_s"       # or "e2e_s", "device_s_per_answer", "price_per_correct_answer"
 
 [floor]                   # what you will not give up; {why}
 # quality = {{ mine = {_MARGIN} }}  # {describe.points(_MARGIN)} take {describe.least_items(_MARGIN)} items or more
@@ -185,7 +185,7 @@ minimise = "tpot_s"       # or "e2e_s", "price_per_correct_answer"
     proposed = margins.proposed(name, described.clusters, binary=made.binary, items=described.items)
     floor = f"{'' if proposed.margin else '# '}{proposed.line}  # {proposed.about}"
     return f"""[objective]
-minimise = "tpot_s"       # or "e2e_s", "price_per_correct_answer"
+minimise = "tpot_s"       # or "e2e_s", "device_s_per_answer", "price_per_correct_answer"
 
 [floor]                   # what you will not give up
 {floor}

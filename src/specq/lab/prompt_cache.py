@@ -13,9 +13,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 
+from specq.decoding.prefix import shared
 from specq.lab import rows as records
 from specq.lab.bench import Bench
-from specq.lab.requester import shared
 from specq.lab.rows import Row, Spread, spread
 from specq.workloads.counting import Counter
 

@@ -57,10 +57,3 @@ class Requester(Protocol):
     def describe(self) -> dict[str, Any]:
         """What answers, as JSON values: model, settings, device, as far as it tells."""
         ...
-
-
-def shared(one: Sequence[int], other: Sequence[int]) -> int:
-    """How many tokens two prompts begin with alike."""
-    return next(
-        (place for place, (a, b) in enumerate(zip(one, other, strict=False)) if a != b), min(len(one), len(other))
-    )

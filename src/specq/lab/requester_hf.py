@@ -8,19 +8,18 @@ from typing import TYPE_CHECKING, Any
 from specq.core.clock import now
 from specq.core.errors import Unsupported
 from specq.core.types import Prompt, Sampling
-from specq.lab.requester import Answer, shared
+from specq.lab.requester import Answer
 
 if TYPE_CHECKING:
-    from specq.decoding.session import Session
+    from specq.decoding.prefix import Slot
     from specq.engines.hf import HFTarget
 
 
 class HFRequester:
     """A loaded target as a requester.
 
-    A cached request reuses what its prompt and the slot's last text begin with alike, up to the prompt's last token,
-    whose pass gives the first new one; what the slot holds beyond that is taken back. Other requests leave the slot
-    alone and run on a cache of their own, as decoding does. Models with a recurrent state have no slot: Unsupported.
+    A cached request reuses what its slot holds, as decoding.prefix says. Other requests leave the slot alone and run on
+    a cache of their own, as decoding does. Models with a recurrent state have no slot: Unsupported.
     """
 
     kind = "hf"
@@ -29,8 +28,7 @@ class HFRequester:
     def __init__(self, target: HFTarget, name: str) -> None:
         self.name, self._target = name, target
         self._decoder = target.decoder(None)
-        self._slot: Session | None = None
-        self._held: list[int] = []
+        self._slot: Slot | None = None
 
     def prompt(self, id: str, text: str) -> Prompt:
         """The text with its ids, special tokens around it as the tokenizer puts them."""
@@ -83,10 +81,11 @@ class HFRequester:
         request = self._decoder.request(prompt, sampling)
         sync = self._target.sync or (lambda: None)
         with torch.inference_mode():
-            session, reused = self._ready(prompt.ids) if cached else (self._decoder.session, 0)
+            slot = self._kept() if cached else None
+            session, reused = (self._decoder.session, 0) if slot is None else (slot.session, slot.ready(prompt.ids))
             sync()
             sent_s = now()
-            if not cached:
+            if slot is None:
                 session.restart()
             logits = session.forward(request.ids[reused:], last_only=True)
             request.take(loop.NOTHING, logits)
@@ -96,9 +95,8 @@ class HFRequester:
                 loop.step(request, session, None, 0)
                 sync()
                 stamps.append(now() - sent_s)
-        if cached:
-            # The last token was drawn and not read.
-            self._held = request.ids[: session.length]
+        if slot is not None:
+            slot.keep(request.ids)
         return Answer(
             sent_s=sent_s,
             ttft_s=stamps[0],
@@ -110,17 +108,13 @@ class HFRequester:
             output_tokens=len(stamps),
         )
 
-    def _ready(self, ids: Sequence[int]) -> tuple[Session, int]:
-        """The slot, rolled back to what it shares with a prompt, and how many tokens that is."""
+    def _kept(self) -> Slot:
+        """The slot, made when it is first asked for."""
+        from specq.decoding.prefix import Slot
+        from specq.decoding.probe import keeps_prefixes
+
         if self._slot is None:
-            if not self._target.takes_blocks:
-                # It would be rolled back without a complaint, to a state that is not that of the earlier token.
+            if not keeps_prefixes(self._target.resolved.folder):
                 raise Unsupported(f"{self.name} keeps a recurrent state, which cannot be taken back to a shared prefix")
-            self._slot = self._target.session("everything")
-        held, self._held = self._held, []
-        reused = min(shared(held, ids), len(ids) - 1)
-        if reused:
-            self._slot.rollback(self._slot.length - reused)
-        else:
-            self._slot.restart()
-        return self._slot, reused
+            self._slot = Slot(self._target.session("everything"))
+        return self._slot

@@ -83,14 +83,16 @@ def of_run(
         other = run.other_tokens(id)
         compared = speed.compare(against, own, other_tokens=other)
         found += speed.speed_measures(compared, name)
-        found += [speed.prefill_measure(against, own, name)] if run.target(id) is not None else []
+        prefills = run.target(id) is not None or run.keeps_prefixes(id) or run.batch(id) > 1
+        found += [speed.prefill_measure(against, own, name)] if prefills else []
         strata = speed.strata(run, against, own, other_tokens=other)
     elif not is_first:
         compared = speed.compare([{}], {})
     measures = {measure.name: measure for measure in found}
     measures |= {measure.name: measure for measure in facts.ceilings(run, id, measures)}
     measures |= {measure.name: measure for one in evals for measure in of_eval(one, id)}
-    gain = price.advantage(compared.e2e, evals, id) if compared is not None else None
+    measures |= {measure.name: measure for measure in price.per_answer(run, id, measures)}
+    gain = price.advantage(compared.device, evals, id) if compared is not None else None
     measures |= {measure.name: measure for measure in price.measures(run, evals, id, measures, gain)}
     short = facts.shortfall(run, id)
     without = targets.no_kernel(run, id)

@@ -17,6 +17,7 @@ from specq.report import (
     forecast_gaps,
     guards,
     kernels,
+    levers,
     price,
     quality,
     quantized,
@@ -29,6 +30,7 @@ from specq.report.arm import faults_of
 from specq.report.evals import EvalReport
 from specq.report.forecast_gaps import ForecastReport
 from specq.report.judged import judge
+from specq.report.levers import Pulled
 from specq.report.measures import Measure
 from specq.report.plain import plain
 from specq.report.quantized import QuantizedWeights
@@ -46,7 +48,7 @@ class Report:
     `turns` says how arms on different targets took turns, where they ran in blocks; it is empty where all
     took turns on each prompt. `quantized` holds the models that the run quantized, with their audits, `forecast` what
     was forecast of the run before it began, None where nothing was. `stand_ins` says which models stand in the
-    target's place, and what was made of prompts.
+    target's place, and what was made of prompts. `levers` has every arm where levers are of several kinds.
     """
 
     run: str
@@ -70,6 +72,7 @@ class Report:
     config_sha256: str | None
     provenance: Mapping[str, Any]
     stand_ins: tuple[str, ...] = ()
+    levers: tuple[Pulled, ...] = ()
 
     def arm(self, id: str) -> ArmReport:
         """The arm of that id.
@@ -146,9 +149,9 @@ def of_run(run: RunFile) -> Report:
                     caveats=_caveats(run, arm),
                     apart=blocks.apart(run, arm.id),
                     quality=judged.get(arm.id),
-                    advantage=price.advantage(compared.e2e, scored, arm.id),
+                    advantage=price.advantage(compared.device, scored, arm.id),
                     price=price.bounded(run, scored, arm.id),
-                    kinds=_kinds(run, arm),
+                    kinds=levers.kinds(run, arm),
                 )
             )
     null = _null(run, arms)
@@ -198,24 +201,11 @@ def of_run(run: RunFile) -> Report:
         recommendation=recommend(cases, verdicts, ground),
         notes=(*facts.notes(run), *served.notes(run), *kernels.notes(run), *quantized.notes(weights)),
         stand_ins=(*targets.stand_ins(run), *transforms.lines(run)),
+        levers=levers.pulled(run, arms, bases, baseline, scored),
         config=run.info["config"],
         config_sha256=run.info.get("config_sha256"),
         provenance=run.info.get("provenance") or {},
     )
-
-
-def _kinds(run: RunFile, arm: ArmReport) -> tuple[str, ...]:
-    """The kinds of levers of an arm, as Case.kinds."""
-    target = arm.target or {}
-    there = {
-        "draft": arm.draft is not None,
-        "lossy": bool(run.lossy(arm.id)),
-        "quantize": bool(target.get("recipe") or target.get("model")),
-        "model": bool(target.get("source")),
-        "kv_cache": bool(target.get("kv_cache")),
-        "prompt": bool(run.steps(arm.id)),
-    }
-    return tuple(kind for kind, is_there in there.items() if is_there)
 
 
 def _caveats(run: RunFile, arm: ArmReport) -> tuple[str, ...]:

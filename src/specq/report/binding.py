@@ -112,6 +112,10 @@ def _touches(run: RunFile, arm: ArmReport, binds: Binds, cache: float, weights: 
         said.append(f"the bytes of the cache, {part} of what a pass reads here" + _little(binds, cache, weights))
     if arm.draft:
         said.append(f"how many passes there are{spared}")
+    if run.keeps_prefixes(arm.id):
+        said.append("the tokens that prefill reads, as far as prompts begin alike, and not decoding")
+    if run.batch(arm.id) > 1:
+        said.append(f"how many answers share a pass ({run.batch(arm.id)})")
     if said:
         yield f"{arm.label} touches {' and '.join(said)}."
 

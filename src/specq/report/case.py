@@ -26,7 +26,8 @@ class Case:
     outputs, "" for an arm that must leave them alone. `caveats` go with its speed. `apart` is there
     where it ran in other blocks than the baseline. `quality` is None where the run has no evals,
     `advantage` is what the objective price_per_correct_answer goes by, `price` what its ceiling is held against.
-    `kinds` says what the arm changes: draft, lossy (its rule too), quantize, model, kv_cache.
+    `kinds` says what the arm changes: draft, lossy (its rule too), quantize, model, kv_cache, prompt, prefix_cache,
+    batch.
     """
 
     arm: str
@@ -50,9 +51,9 @@ class Case:
 class Ground:
     """What all verdicts of a run share.
 
-    `objective` is tpot_s, e2e_s or price_per_correct_answer. `audited` says that the run audits its outputs.
-    `shortfalls` are those of the baselines, named. `null` is the A/A speed-up on the objective, `drift` the
-    canary's where it is beyond its limit.
+    `objective` is tpot_s, e2e_s, device_s_per_answer or price_per_correct_answer. `audited` says that the run audits
+    its outputs. `shortfalls` are those of the baselines, named. `null` is the A/A speed-up on the objective, `drift`
+    the canary's where it is beyond its limit.
     """
 
     objective: str = "tpot_s"
@@ -76,9 +77,28 @@ class Ground:
         return self.objective == "price_per_correct_answer"
 
     @property
+    def by_device(self) -> bool:
+        """Whether the device's seconds for an answer are judged."""
+        return self.objective == "device_s_per_answer"
+
+    @property
     def measure(self) -> str:
         """The measure of an arm that the objective goes by."""
-        return "price_advantage" if self.by_price else "e2e_speedup" if self.end_to_end else "speedup"
+        if self.by_price or self.by_device:
+            return "price_advantage" if self.by_price else "throughput_speedup"
+        return "e2e_speedup" if self.end_to_end else "speedup"
+
+    def speed(self, case: Case) -> SpeedUp | None:
+        """An arm's speed-up on the objective."""
+        if self.by_price or self.by_device:
+            return case.advantage if self.by_price else case.compared.device
+        return case.compared.e2e if self.end_to_end else case.compared.decode
+
+    def by_process(self, case: Case) -> tuple[tuple[int, float], ...]:
+        """The same of each worker process, before what is right of its answers."""
+        if self.by_price or self.by_device:
+            return case.compared.device_by_process
+        return case.compared.e2e_by_process if self.end_to_end else case.compared.by_process
 
     @property
     def one_of_few(self) -> str:

@@ -21,6 +21,8 @@ _FASTER = {
     "model": "a smaller model",
     "kv_cache": "longer contexts, or another engine or machine",
     "prompt": "longer prompts, or a smaller share to select",
+    "prefix_cache": "prompts that begin alike, in an order that keeps those together",
+    "batch": "another size, or a machine that waits for memory",
 }
 
 
@@ -67,7 +69,7 @@ def _speed(case: Case, verdict: Verdict, ground: Ground) -> Iterator[str]:
     if found.low is None or found.high is None:
         yield "a second prompt, for one has no spread"
     elif found.low > 1 or found.high < 1:
-        by_process = case.compared.e2e_by_process if ground.end_to_end else case.compared.by_process
+        by_process = ground.by_process(case)
         if len({value > 1 for _, value in by_process}) > 1:
             yield "more processes, for these disagree on which is faster"
         elif case.apart is not None and case.apart.hides(found.low, found.high):

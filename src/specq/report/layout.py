@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from specq.report import charts_front, forecast_layout, layout_draft, layout_outputs, layout_quality, targets
+from specq.report import charts_front, forecast_layout, layout_draft, layout_outputs, layout_quality, levers, targets
 from specq.report.arm import ArmReport
 from specq.report.assemble import Report
 from specq.report.measures import Measure
@@ -24,6 +24,7 @@ def sections(report: Report) -> tuple[Section, ...]:
         Section(title="How arms took turns", lines=report.turns),
         _limits(report),
         Section(title="What binds", lines=report.binding),
+        levers.section(report),
         _speed(report),
         _spread(report),
         _latency(report.arms),

@@ -64,9 +64,11 @@ def of_arm(generations: Sequence[Generated]) -> tuple[Measure, ...]:
         *_latency("ttft_s", [g.ttft_s for g in generations], sums),
         *_latency("tpot_s", [_decode_s(g) / _decoded(g) for g in generations if _decoded(g)], sums),
         *_latency("e2e_s", [g.e2e_s for g in generations], sums),
-        sums.ratio("device_s_per_answer", "s", lambda g: g.e2e_s, lambda g: 1, "one request at a time on the device"),
+        sums.ratio("device_s_per_answer", "s", lambda g: g.device_s, lambda g: 1, _at_once(generations)),
+        sums.ratio("answered_tokens_per_s", "tokens/s", lambda g: g.new_tokens, lambda g: g.device_s, "all time in it"),
         *_step_times(generations, columns),
         *_cache_share(generations),
+        *_cached(generations),
         sums.ratio("repeated_share", "share", lambda g: g.repeated_share, lambda g: 1, "4-grams seen before", top=1.0),
         Measure(
             name="past_stop_tokens",
@@ -199,6 +201,22 @@ def _cache_share(generations: Sequence[Generated]) -> list[Measure]:
     note = "of the keys and values that attention read"
     mean = _Sums(known).mean(lambda g: g.cache_share or 0.0)
     return [from_interval("quantized_cache_share", "share", mean, note, top=1.0)]
+
+
+def _cached(generations: Sequence[Generated]) -> list[Measure]:
+    """What of its prompts an arm found in a prefix cache; of a server `cached_prompt_share` says so."""
+    known = [g for g in generations if g.cached_tokens is not None and g.served is None]
+    if not known:
+        return []
+    note = "of prompt tokens, kept from the request before"
+    return [
+        _Sums(known).ratio("cached_share", "share", lambda g: g.cached_tokens or 0, lambda g: g.prompt_tokens, note)
+    ]
+
+
+def _at_once(generations: Sequence[Generated]) -> str:
+    most = max((g.batch or 1 for g in generations), default=1)
+    return "one request at a time on the device" if most == 1 else f"up to {most} requests at once on the device"
 
 
 def _step_times(generations: Sequence[Generated], columns: Mapping[int, Sequence[float]]) -> list[Measure]:

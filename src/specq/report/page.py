@@ -7,7 +7,16 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from specq.report import charts, charts_front, charts_pareto, forecast_charts, forecast_layout, page_flips, page_origin
+from specq.report import (
+    charts,
+    charts_front,
+    charts_pareto,
+    forecast_charts,
+    forecast_layout,
+    levers,
+    page_flips,
+    page_origin,
+)
 from specq.report.assemble import Report
 from specq.report.charts_canvas import Chart
 from specq.report.evals import EvalReport
@@ -90,6 +99,7 @@ def _parts(report: Report, left: dict[str, Section]) -> list[Part]:
             charts=front,
             sections=take(left, ("Front",)),
         ),
+        Part(ident="levers", title="All levers", sections=take(left, (levers.TITLE,))),
         Part(
             ident="speed",
             title="Speed-ups and latency",

@@ -1,4 +1,4 @@
-"""What a correct answer costs: the time of an answer, the price of that time, and the share that is right."""
+"""What an answer costs: the device's time or the tokens of it, their price, and the share that is right."""
 
 from __future__ import annotations
 
@@ -16,6 +16,8 @@ from specq.stats.intervals import MOST_PROMPTS, Interval, SpeedUp, pooled_ratio
 from specq.stats.scores import LEVEL, Rate
 
 NAME, ADVANTAGE = "price_per_correct_answer", "price_advantage"
+PER_ANSWER, TOKENS_PER_ANSWER = "price_per_answer", "token_price_per_answer"
+_MILLION = 1e6
 _Z = 1.959964
 
 
@@ -62,6 +64,42 @@ class Price:
         return f"about {times:.1f} times as many prompts and items at this spread would decide"
 
 
+def per_answer(run: RunFile, arm: str, known: Mapping[str, Measure]) -> tuple[Measure, ...]:
+    """`price_per_answer` by the machine's hour, and `token_price_per_answer` by a price sheet, where they are given.
+
+    Tokens are those of the workload's answers: prompts less what a prefix cache held, that at its own price where
+    there is one, and what was answered.
+    """
+    currency, found = str(run.setting("price", "currency", default="")), []
+    per_hour, seconds = run.setting("price", "per_hour", default=None), known.get("device_s_per_answer")
+    if per_hour is not None and seconds is not None and seconds.value is not None:
+        a_second = float(per_hour) / 3600
+        low, high = (None if end is None else end * a_second for end in (seconds.low, seconds.high))
+        found.append(
+            Measure(
+                name=PER_ANSWER,
+                unit=currency,
+                value=seconds.value * a_second,
+                low=low,
+                high=high,
+                n=seconds.n,
+                note=f"{per_hour} {currency} an hour, {seconds.note}",
+            )
+        )
+    sheet = {key: run.setting("price", key, default=None) for key in ("input_price", "cached_price", "output_price")}
+    own = list(run.generated[arm].values())
+    if sheet["input_price"] is None or sheet["output_price"] is None or not own:
+        return tuple(found)
+    cached_price = sheet["input_price"] if sheet["cached_price"] is None else sheet["cached_price"]
+    cached = sum(g.cached_tokens or 0 for g in own)
+    read = sum(g.prompt_tokens for g in own) - cached
+    bill = read * sheet["input_price"] + cached * cached_price + sum(g.new_tokens for g in own) * sheet["output_price"]
+    note = f"{number(read / len(own))} prompt tokens read, {number(cached / len(own))} cached, by the price sheet"
+    value = bill / len(own) / _MILLION
+    found.append(Measure(name=TOKENS_PER_ANSWER, unit=currency, value=value, n=len(own), note=f"{note}; n = answers"))
+    return tuple(found)
+
+
 def measures(
     run: RunFile, evals: tuple[EvalReport, ...], arm: str, known: Mapping[str, Measure], gain: SpeedUp | None
 ) -> tuple[Measure, ...]:
@@ -79,12 +117,12 @@ def measures(
     value, low, high = seconds.value / 3600 * float(per_hour) / right.value, None, None
     if halves := _halves(seconds, right.value, right.low, right.high, right.n):
         low, high = _ends(value, halves)
-    note = f"{per_hour} {currency} an hour, one request at a time, {100 * right.value:.1f} % right on {evals[0].name}"
+    note = f"{per_hour} {currency} an hour, {seconds.note}, {100 * right.value:.1f} % right on {evals[0].name}"
     note += f", answered by {name}" if (name := model_name(run, arm)) else ""
     found = [Measure(name=NAME, unit=currency, value=value, low=low, high=high, n=right.n, note=note)]
     if gain is not None:
         pooled = gain.pooled
-        note = f"e2e_speedup times the ratio of the shares right on {evals[0].name}"
+        note = f"throughput_speedup times the ratio of the shares right on {evals[0].name}"
         found.append(
             Measure(
                 name=ADVANTAGE,
@@ -106,7 +144,7 @@ def bounded(run: RunFile, evals: tuple[EvalReport, ...], arm: str) -> Price | No
         return None
     by_prompt: dict[str, list[float]] = {}
     for g in run.generated[arm].values():
-        by_prompt.setdefault(g.prompt, []).append(g.e2e_s)
+        by_prompt.setdefault(g.prompt, []).append(g.device_s)
     if not by_prompt:
         return None
     rows = [[sum(times) for times in by_prompt.values()]], [[float(len(times)) for times in by_prompt.values()]]
@@ -173,8 +211,8 @@ def _ends(value: float, halves: tuple[_Half, _Half]) -> tuple[float, float]:
     return value * math.exp(-down), value * math.exp(up)
 
 
-def advantage(e2e: SpeedUp | None, evals: tuple[EvalReport, ...], arm: str) -> SpeedUp | None:
-    """How many times as many correct answers the same money buys: e2e_speedup times the ratio of the shares right.
+def advantage(device: SpeedUp | None, evals: tuple[EvalReport, ...], arm: str) -> SpeedUp | None:
+    """How many times as many correct answers the same money buys: throughput_speedup times the ratio of shares right.
 
     Prompts and items are different texts, so the two logarithms vary independently: the halves of their intervals add
     up as the root of the sum of their squares, each side for itself. The baseline's share is taken as known.
@@ -182,27 +220,27 @@ def advantage(e2e: SpeedUp | None, evals: tuple[EvalReport, ...], arm: str) -> S
     if len(evals) != 1 or not evals[0].binary:
         return None
     found, base = evals[0].arm(arm), evals[0].baseline
-    if e2e is None or found is None or found.all is None or base is None or base.value <= 0:
+    if device is None or found is None or found.all is None or base is None or base.value <= 0:
         return None
     change = found.all.change
     if found.proved:
         # Its answers are the baseline's own: nothing of their price is in doubt but the time.
-        return e2e
+        return device
     ratio = (base.value + change.value) / base.value
     if ratio <= 0:
         return None
-    value = e2e.pooled.value * ratio
+    value = device.pooled.value * ratio
     ends: list[float] = []
-    for speed, moved, side in ((e2e.pooled.low, change.low, -1), (e2e.pooled.high, change.high, 1)):
+    for speed, moved, side in ((device.pooled.low, change.low, -1), (device.pooled.high, change.high, 1)):
         if speed is None:
-            return replace(e2e, pooled=_interval(e2e, value, None, None), p_not_faster=None)
+            return replace(device, pooled=_interval(device, value, None, None), p_not_faster=None)
         share = max((base.value + moved) / base.value, 1e-9)
-        off = math.hypot(math.log(speed / e2e.pooled.value), math.log(share / ratio))
+        off = math.hypot(math.log(speed / device.pooled.value), math.log(share / ratio))
         ends.append(value * math.exp(side * off))
     below = max(math.log(value / ends[0]), 1e-12) / _Z
     p = 0.5 * math.erfc(math.log(value) / below / math.sqrt(2))
-    return replace(e2e, pooled=_interval(e2e, value, *ends), p_not_faster=p)
+    return replace(device, pooled=_interval(device, value, *ends), p_not_faster=p)
 
 
-def _interval(e2e: SpeedUp, value: float, low: float | None, high: float | None) -> Interval:
-    return replace(e2e.pooled, value=value, low=low, high=high)
+def _interval(device: SpeedUp, value: float, low: float | None, high: float | None) -> Interval:
+    return replace(device.pooled, value=value, low=low, high=high)

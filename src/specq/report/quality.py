@@ -114,12 +114,13 @@ class _Eval:
     def _source(self, arm: str) -> tuple[str, str]:
         """Whose answers an arm's scores come from, and how that is said; "" where it has none."""
         if arm in self.answers:
-            return arm, "its own loop" if self._draft(arm) else "its own answers"
-        if not self._draft(arm) or self.run.lossy(arm):
+            return arm, "its own loop" if self._held(arm) else "its own answers"
+        if not self._held(arm) or self.run.lossy(arm):
             return "", "not evaluated"
         plain = self.run.plain(arm)
         if self.one["output"] != "text":
-            return plain, f"as {self._label(plain)}: a draft has no part in scoring"
+            what = "a draft" if self._drafts(arm) else "how requests are answered"
+            return plain, f"as {self._label(plain)}: {what} has no part in scoring"
         proof = next((r for r in self.run.of(EvalProof) if r.arm == arm), None)
         if proof is None or not proof.holds:
             return "", "not evaluated"
@@ -131,7 +132,11 @@ class _Eval:
             return ""
         return f"it scores texts and generates none, so it does not see the {lossy}"
 
-    def _draft(self, arm: str) -> bool:
+    def _held(self, arm: str) -> bool:
+        """Whether an arm must have the outputs of another one: it drafts, keeps prefixes or answers in batches."""
+        return arm not in self.run.baselines and self.run.plain(arm) != arm
+
+    def _drafts(self, arm: str) -> bool:
         return any(str(one["id"]) == arm and one.get("draft") for one in self.run.info["arms"])
 
     def _label(self, arm: str) -> str:

@@ -101,6 +101,14 @@ class RunFile:
         changed = found.get("clean") or any(found.get(key) is not None for key in keys)
         return found if changed else None
 
+    def keeps_prefixes(self, arm: str) -> bool:
+        """Whether an arm keeps what prompts begin with from request to request."""
+        return bool((self._arms[arm].get("target") or {}).get("prefix_cache"))
+
+    def batch(self, arm: str) -> int:
+        """How many requests an arm answers at once."""
+        return int((self._arms[arm].get("target") or {}).get("batch") or 1)
+
     def other_weights(self, arm: str) -> bool:
         """Whether an arm runs on other weights than the experiment's target as it stands."""
         found = self._arms[arm].get("target") or {}

@@ -7,7 +7,7 @@ A/A comparison, which shows what "no difference" looks like in the run.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 from specq.core.records import Generated
@@ -27,7 +27,8 @@ class Compared:
     `decode` is of tpot_s, `e2e` of e2e_s; either is None when no prompt allows it. `dropped`
     counts turns that some arm has and another lacks. `by_process` and `e2e_by_process` are the
     pooled ratios of each worker process. `other_tokens` says where both do not speak the same tokens: then a token is
-    no common unit, and there is no `decode`.
+    no common unit, and there is no `decode`. `device` is of the device's seconds for an answer, which is e2e_s where
+    nothing ran in batches.
     """
 
     decode: SpeedUp | None
@@ -38,6 +39,8 @@ class Compared:
     by_process: tuple[tuple[int, float], ...]
     e2e_by_process: tuple[tuple[int, float], ...]
     other_tokens: str = ""
+    device: SpeedUp | None = None
+    device_by_process: tuple[tuple[int, float], ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -78,15 +81,19 @@ def compare(bases: Sequence[Arm], arm: Arm, *, other_tokens: str = "") -> Compar
     groups: dict[int, list[Turn]] = {}
     for turn in turns:
         groups.setdefault(turn[0], []).append(turn)
+    e2e, e2e_by_process = _log_ratio(_e2e(bases, arm, turns)), _by_process(_e2e, bases, arm, groups)
+    batched = any(g.batch is not None for one in (*bases, arm) for g in one.values())
     return Compared(
         decode=None if other_tokens else _log_ratio(_decode(bases, arm, turns)),
-        e2e=_log_ratio(_e2e(bases, arm, turns)),
+        e2e=e2e,
         prompts=len({turn[1] for turn in turns}),
         turns=len(turns),
         dropped=len(set(arm).union(*bases)) - len(turns),
         by_process=() if other_tokens else _by_process(_decode, bases, arm, groups),
-        e2e_by_process=_by_process(_e2e, bases, arm, groups),
+        e2e_by_process=e2e_by_process,
         other_tokens=other_tokens,
+        device=_log_ratio(_device(bases, arm, turns)) if batched else e2e,
+        device_by_process=_by_process(_device, bases, arm, groups) if batched else e2e_by_process,
     )
 
 
@@ -122,10 +129,11 @@ def speed_measure(name: str, found: SpeedUp | None, note: str, other_tokens: str
 
 
 def speed_measures(compared: Compared, baseline: str) -> tuple[Measure, ...]:
-    """Both speed-ups with their spread over prompts; the note names the baseline."""
+    """The speed-ups with their spread over prompts; the note names the baseline."""
     found = [
         speed_measure("speedup", compared.decode, f"of tpot_s against {baseline}", compared.other_tokens),
         speed_measure("e2e_speedup", compared.e2e, f"of e2e_s against {baseline}"),
+        speed_measure("throughput_speedup", compared.device, f"of device_s_per_answer against {baseline}"),
     ]
     spread = compared.decode
     if spread is not None:
@@ -175,37 +183,59 @@ def _decode(bases: Sequence[Arm], arm: Arm, turns: Sequence[Turn]) -> _PromptSum
     def time(g: Generated) -> float:
         return g.e2e_s - g.ttft_s
 
-    return _sums(bases, turns, time) + _sums([arm], turns, time)
+    waves = _waves(arm)
+    return _sums(bases, turns, time, waves) + _sums([arm], turns, time, waves)
 
 
 def _e2e(bases: Sequence[Arm], arm: Arm, turns: Sequence[Turn]) -> _PromptSums:
     return _per_answer(bases, arm, turns, lambda g: g.e2e_s)
 
 
+def _device(bases: Sequence[Arm], arm: Arm, turns: Sequence[Turn]) -> _PromptSums:
+    return _per_answer(bases, arm, turns, lambda g: g.device_s)
+
+
 def _per_answer(
     bases: Sequence[Arm], arm: Arm, turns: Sequence[Turn], time: Callable[[Generated], float]
 ) -> _PromptSums:
     """Of a ratio of seconds an answer."""
-    base_time, _ = _sums(bases, turns, time)
-    arm_time, _ = _sums([arm], turns, time)
+    waves = _waves(arm)
+    base_time, _ = _sums(bases, turns, time, waves)
+    arm_time, _ = _sums([arm], turns, time, waves)
     answers: dict[str, float] = {}
     for turn in turns:
-        answers[turn[1]] = answers.get(turn[1], 0.0) + 1
+        name = waves.get(turn[1], turn[1])
+        answers[name] = answers.get(name, 0.0) + 1
     pooled = {prompt: count * len(bases) for prompt, count in answers.items()}
     return base_time, pooled, arm_time, answers
 
 
+def _waves(arm: Arm) -> dict[str, str]:
+    """For each prompt that was asked in a batch the first of those asked with it: one wave has one time."""
+    found: dict[tuple[int, int, float], list[str]] = {}
+    for g in arm.values():
+        if g.batch_s is not None:
+            found.setdefault((g.process, g.repeat, g.batch_s), []).append(g.prompt)
+    waves: dict[str, str] = {}
+    for prompts in found.values():
+        # A wave that a resume asked again is split in two there, and whole in the other turns.
+        first = min(waves.get(prompt, prompt) for prompt in prompts)
+        waves |= dict.fromkeys(prompts, first)
+    return waves
+
+
 def _sums(
-    arms: Sequence[Arm], turns: Sequence[Turn], time: Callable[[Generated], float]
+    arms: Sequence[Arm], turns: Sequence[Turn], time: Callable[[Generated], float], waves: Mapping[str, str]
 ) -> tuple[dict[str, float], dict[str, float]]:
-    """Seconds and decoded tokens of each prompt."""
+    """Seconds and decoded tokens of each prompt, or of each wave."""
     seconds: dict[str, float] = {}
     tokens: dict[str, float] = {}
     for arm in arms:
         for turn in turns:
             g = arm[turn]
-            seconds[g.prompt] = seconds.get(g.prompt, 0.0) + time(g)
-            tokens[g.prompt] = tokens.get(g.prompt, 0.0) + max(g.new_tokens - 1, 0)
+            name = waves.get(g.prompt, g.prompt)
+            seconds[name] = seconds.get(name, 0.0) + time(g)
+            tokens[name] = tokens.get(name, 0.0) + max(g.new_tokens - 1, 0)
     return seconds, tokens
 
 

@@ -55,7 +55,7 @@ def decide(cases: Sequence[Case], ground: Ground) -> dict[str, Verdict]:
     text's. An arm that changes the outputs is kept only where its quality is within the floor, for a speed
     says nothing of what the change costs. A smoke run decides nothing but what is invalid.
     """
-    speeds = {case.arm: _objective(case, ground) for case in cases}
+    speeds = {case.arm: ground.speed(case) for case in cases}
     p_values = {
         case.arm: found.p_not_faster
         for case in cases
@@ -63,12 +63,6 @@ def decide(cases: Sequence[Case], ground: Ground) -> dict[str, Verdict]:
     }
     adjusted = dict(zip(p_values, holm([p for p in p_values.values() if p is not None]), strict=True))
     return {case.arm: _decide(case, speeds[case.arm], ground, adjusted.get(case.arm)) for case in cases}
-
-
-def _objective(case: Case, ground: Ground) -> SpeedUp | None:
-    if ground.by_price:
-        return case.advantage
-    return case.compared.e2e if ground.end_to_end else case.compared.decode
 
 
 def _faults(case: Case) -> tuple[str, ...]:
@@ -145,7 +139,7 @@ def _priceless(case: Case) -> Verdict:
 
 def _by_interval(case: Case, found: Interval, ground: Ground) -> tuple[Kind, list[str], int | None]:
     """What the interval alone says, why it does not say more, and how many prompts it lacks."""
-    by_process = case.compared.e2e_by_process if ground.end_to_end else case.compared.by_process
+    by_process = ground.by_process(case)
     if found.low is None or found.high is None:
         return "undecided", ["one prompt has no spread: give at least two"], None
     if found.low > 1 or found.high < 1:
@@ -169,15 +163,17 @@ def _sentence(case: Case, found: Interval, ground: Ground, because: Sequence[str
     times = f"{ratio(found.value)} times as fast as plain decoding"
     if ground.by_price:
         times = f"{ratio(found.value)} times as many correct answers for the money"
+    elif ground.by_device:
+        times = f"{ratio(found.value)} times as many answers in the same time"
     elif ground.end_to_end:
         times += " end to end"
     ends = "" if found.low is None or found.high is None else f" ({found.low:.2f} to {found.high:.2f})"
     clearly = ""
     if found.low is not None and found.high is not None and found.low <= 1:
-        words = ("fewer: ", "not clearly more or fewer: ") if ground.by_price else _SLOWER
+        words = ("fewer: ", "not clearly more or fewer: ") if ground.by_price or ground.by_device else _SLOWER
         clearly = words[0] if found.high < 1 else words[1]
     tags = "" if ground.end_to_end else by_tag(case.strata)
-    verb = "gives" if ground.by_price else "is"
+    verb = "gives" if ground.by_price or ground.by_device else "is"
     parts = [f"{case.label} {verb} {clearly}{times}{ends}"]
     judged, _ = _quality(case)
     if case.changes and judged == [QUALITY]:

@@ -76,7 +76,8 @@ class _Answers:
         self.records = contents.answers
         self.outputs = {key(output): output for output in contents.outputs}
         self.made = Made(job)
-        self.rows = 1 + max((draft.k for draft in job.drafts.values() if draft), default=1)
+        rows = [1 + draft.k for draft in job.drafts.values() if draft]
+        self.rows = max([2, *rows, *(target.batch for target in job.targets.values())])
 
     def score(self, targets: engines.Targets, step: AuditKey) -> Record:
         """Run one audit."""

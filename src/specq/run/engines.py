@@ -6,8 +6,8 @@ from contextlib import ExitStack
 from typing import TYPE_CHECKING, Any, Self
 
 from specq.core.records import Crossover
-from specq.core.types import TargetSpec
-from specq.engines.base import Engine, LoadedTarget
+from specq.core.types import DraftSpec, TargetSpec
+from specq.engines.base import Decoder, Engine, LoadedTarget
 from specq.experiment.schema import Experiment
 from specq.run import provenance
 from specq.run.job import Job
@@ -77,6 +77,11 @@ def make_engine(experiment: Experiment, crossovers: Crossovers | None = None) ->
         compile=settings.compile,
         crossovers=crossovers,
     )
+
+
+def decoder(target: LoadedTarget, spec: TargetSpec, draft: DraftSpec | None) -> Decoder:
+    """The decoder of an arm: with its draft, and with how it is asked."""
+    return target.decoder(draft, prefix_cache=spec.prefix_cache, slots=spec.batch)
 
 
 class Targets:

@@ -16,7 +16,7 @@ from specq.run.job import FIRST, TWIN, Asked, Task
 
 # Batches that are answered together; what was answered of a stretch is on record before the next one begins.
 BATCHES = 4
-# Answers by which a draft is proved to leave its target's outputs alone.
+# Answers by which a draft, a prefix cache or a batch is proved to leave its target's outputs alone.
 PROOF_ITEMS = 20
 How = Literal["own", "inherited", "waits", "none"]
 
@@ -63,10 +63,10 @@ def how(asked: Asked, contents: Contents, arm: str, name: str) -> How:
         return "own" if one["twin_batch_size"] else "none"
     if arm == PROBE:
         return "own" if probe_of(one) else "none"
-    if (draft := asked.drafts[arm]) is None or asked.experiment.engine.is_server:
+    if not lossless(asked, arm) or asked.experiment.engine.is_server:
         return "own"
-    if draft.lossy:
-        return "own" if one["output"] == "text" or asked.targets[arm] != TargetSpec() else "none"
+    if (draft := asked.drafts[arm]) is not None and draft.lossy:
+        return "own" if one["output"] == "text" or asked.targets[arm].law != TargetSpec() else "none"
     if one["output"] != "text":
         return "inherited"
     if not by_proof(asked, name):
@@ -75,9 +75,15 @@ def how(asked: Asked, contents: Contents, arm: str, name: str) -> How:
     return "waits" if proof is None else "inherited" if proof.holds else "own"
 
 
+def lossless(asked: Asked, arm: str) -> bool:
+    """Whether an arm has levers that must leave its target's outputs as they are."""
+    return arm not in (FIRST, TWIN) and asked.plain[arm] != arm
+
+
 def needs_proof(asked: Asked, arm: str) -> bool:
-    """Whether an arm has a draft whose outputs are to be proved those of its target."""
-    if (draft := asked.drafts[arm]) is None or draft.lossy or asked.experiment.engine.is_server:
+    """Whether an arm has a draft, a prefix cache or a batch whose outputs are to be proved those of its target."""
+    draft = asked.drafts[arm]
+    if not lossless(asked, arm) or (draft is not None and draft.lossy) or asked.experiment.engine.is_server:
         return False
     return any(by_proof(asked, name) for name in asked.evals)
 
@@ -97,7 +103,7 @@ def proof_of(contents: Contents, arm: str) -> EvalProof | None:
 
 
 def proofs_left(asked: Asked, contents: Contents, plain: str) -> list[str]:
-    """The arms with drafts on a plain arm's target that have no proof yet."""
+    """The arms beside a plain arm that must keep its outputs and have no proof of that yet."""
     arms = [arm for arm in asked.drafts if asked.plain[arm] == plain and needs_proof(asked, arm)]
     return [arm for arm in arms if proof_of(contents, arm) is None]
 
@@ -114,7 +120,7 @@ def left(asked: Asked, contents: Contents, task: Task) -> list[Stretch]:
                 continue
             found += [
                 stretch
-                for stretch in stretches(one, name, arm)
+                for stretch in stretches(one, name, arm, _at_once(asked, one, arm))
                 if any((arm, name, ids[place]) not in answered for place in stretch.places)
             ]
     return found
@@ -145,12 +151,20 @@ def _without_score(some: Sequence[EvalAnswer], items: int) -> str:
     return f"{who} no score on any of {items:,} items of {some[0].eval}, first on {some[0].item}: {some[0].why}"
 
 
-def stretches(one: Mapping[str, Any], name: str, arm: str) -> list[Stretch]:
-    """An eval cut for an arm: prompts of like length together, so that little of a batch is padding.
+def _at_once(asked: Asked, one: Mapping[str, Any], arm: str) -> int:
+    """How many items an arm answers at a time: as all do, or as its own levers ask."""
+    if arm == TWIN:
+        return int(one["twin_batch_size"])
+    spec = asked.targets.get(arm, TargetSpec())
+    # A prefix cache serves one prompt at a time, and what it does to answers shows in no batch.
+    return int(one["batch_size"]) if spec.law == spec else spec.batch
+
+
+def stretches(one: Mapping[str, Any], name: str, arm: str, batch: int) -> list[Stretch]:
+    """An eval cut for an arm: prompts of like length together, so that little of a `batch` is padding.
 
     The cut does not depend on what was answered before, so an answer has the same neighbours after a resume.
     """
-    batch = int(one["twin_batch_size"] if arm == TWIN else one["batch_size"])
     order = sorted(range(len(one["items"])), key=lambda place: (-int(one["items"][place]["tokens"]), place))
     size = batch * BATCHES
     return [

@@ -19,11 +19,12 @@ from specq.engines.base import Decoder, LoadedTarget
 from specq.evals import harness, items
 from specq.models import refs, tokenizers
 from specq.run import engines, eval_left, eval_sets, serving, transforming
+from specq.run.answered import repeated_share
 from specq.run.artifacts import Made, label, source_of
 from specq.run.eval_left import Stretch
 from specq.run.inputs import tokenizer_of
 from specq.run.job import Job, Task
-from specq.run.measure import import_libraries, repeated_share
+from specq.run.measure import import_libraries
 from specq.run.provenance import hide_home
 
 
@@ -141,7 +142,7 @@ class _Arms:
     def _opened(self, arm: str, noise: float) -> tuple[LoadedTarget, Decoder]:
         target = self._perturbed(noise) if noise else self._target(arm)
         draft = None if noise else self.made.draft(self.job.drafts[arm])
-        decoder = target.decoder(draft)
+        decoder = engines.decoder(target, TargetSpec() if noise else self.job.targets[arm], draft)
         serving.record(self.job, f"eval:{arm}", (arm,), decoder, draft)
         return target, decoder
 
@@ -160,7 +161,10 @@ class _Arms:
 
 
 def prove(job: Job, task: Task) -> None:
-    """Hold each arm with a draft against its target without one, in float32, on a few items, and record it."""
+    """Hold each arm that must keep its target's outputs against its plain arm, in float32, on a few items.
+
+    What came of it is recorded.
+    """
     arms = eval_left.proofs_left(job, job.store.contents(), task.arm)
     if arms:
         import_libraries()
@@ -172,7 +176,7 @@ def prove(job: Job, task: Task) -> None:
             try:
                 target = opened.of(made.target(job.targets[task.arm]))
                 job.progress.say("loaded")
-                plain = _ids(job, target.decoder(None), picked, prompts)
+                plain = _ids(job, target.decoder(None), picked, prompts, 1)
             except Exception as error:
                 if _ends_the_run(error):
                     raise
@@ -206,7 +210,8 @@ def _proof(
     plain: Sequence[tuple[int, ...]],
 ) -> EvalProof:
     try:
-        other = _ids(job, target.decoder(made.draft(job.drafts[arm])), picked, prompts)
+        decoder = engines.decoder(target, job.targets[arm], made.draft(job.drafts[arm]))
+        other = _ids(job, decoder, picked, prompts, job.targets[arm].batch)
     except Exception as error:
         if _ends_the_run(error):
             raise
@@ -225,16 +230,20 @@ def _proof(
 
 
 def _ids(
-    job: Job, decoder: Decoder, picked: Sequence[tuple[str, int]], prompts: Sequence[Prompt]
+    job: Job, decoder: Decoder, picked: Sequence[tuple[str, int]], prompts: Sequence[Prompt], size: int
 ) -> list[tuple[int, ...]]:
-    found = []
-    for (name, _), prompt in zip(picked, prompts, strict=True):
+    """The answers' tokens, `size` prompts at a time."""
+    sampling = []
+    for name, _ in picked:
+        table = eval_left.settings(job, name)
+        sampling.append(Sampling(max_new_tokens=int(table["max_new_tokens"]), stop=tuple(table["stop"])))
+    found: list[tuple[int, ...]] = []
+    for start in range(0, len(prompts), size):
         if job.progress.should_stop():
             raise Interrupted("stopped")
-        table = eval_left.settings(job, name)
-        sampling = Sampling(max_new_tokens=int(table["max_new_tokens"]), stop=tuple(table["stop"]))
-        (answer,) = decoder.generate([prompt], sampling)
-        found.append(answer.ids)
+        some = slice(start, start + size)
+        answers = decoder.generate(prompts[some], sampling[some], batch_size=len(prompts[some]))
+        found += [answer.ids for answer in answers]
     return found
 
 

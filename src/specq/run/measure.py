@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
-from specq.core import hashes
 from specq.core.clock import now
 from specq.core.errors import STOPS, Interrupted, RequestFailed, RunFailed, SpecqError
-from specq.core.records import Canary, Done, Failed, Generated, Machine, Note, StepRow, failed_arms
-from specq.core.types import DraftSpec, Generation, Prompt
+from specq.core.records import Canary, Done, Failed, Generated, Machine, Note, failed_arms
+from specq.core.types import DraftSpec
 from specq.engines.base import Decoder, LoadedTarget
-from specq.run import bandwidth, engines, loaded, serving, transforming
+from specq.run import bandwidth, engines, loaded, serving, transforming, waves
+from specq.run.answered import generated
 from specq.run.artifacts import Made
 from specq.run.inputs import tokenizer_of
 from specq.run.job import FIRST, Job, Task, every_sample_failed
@@ -63,7 +63,7 @@ def _open(
     targets = {arm: opened.of(spec) for arm, spec in specs.items()}
     loaded.record_targets(job, specs, targets)
     drafts = {arm: made.draft(job.drafts[arm]) for arm in arms}
-    decoders = {arm: targets[arm].decoder(draft) for arm, draft in drafts.items()}
+    decoders = {arm: engines.decoder(targets[arm], specs[arm], draft) for arm, draft in drafts.items()}
     loaded.record_drafts(job, specs, targets, drafts)
     for arm, decoder in decoders.items():
         serving.record(job, task.name, (arm,), decoder, drafts[arm])
@@ -100,12 +100,12 @@ def machine(process: int, device: str, imports_bytes: int) -> Machine:
 def _warm_up(job: Job, decoders: dict[str, Decoder]) -> None:
     """The first passes of a shape pay for kernels and buffers; nobody's clock should."""
     for arm, decoder in decoders.items():
-        first_prompt = job.first_prompt(arm)
+        first_prompt, size = waves.unlike(job, arm, job.first_prompt(arm)), waves.size(job, arm)
         # The run's own sampling, so that its warping is warm too; only the length is cut.
         on = job.fixed_length(1).ignore_eos
         settings = replace(job.sampling(first_prompt.id, 0), min_new_tokens=0, ignore_eos=on)
         # Every prompt's length is a shape of its own for a target's prefill, which its arms share, and for a draft's.
-        shapes = {len(prompt.ids): prompt for prompt in job.prompts_of(arm).values()}
+        shapes = {len(prompt.ids): waves.unlike(job, arm, prompt) for prompt in job.prompts_of(arm).values()}
         first, longest = len(first_prompt.ids), max(shapes) + job.experiment.workload.max_new_tokens
         for note in decoder.notes:
             job.store.append(Note(process=job.process, text=f"{arm}: draft: {note}"))
@@ -119,7 +119,7 @@ def _warm_up(job: Job, decoders: dict[str, Decoder]) -> None:
                 job.store.append(
                     Note(process=job.process, text=f"{arm}: compiled in {seconds:.0f} s, before measuring")
                 )
-            decoder.generate([first_prompt], replace(settings, max_new_tokens=tokens))
+            decoder.generate([first_prompt] * size, replace(settings, max_new_tokens=tokens), batch_size=size)
             if job.plain[arm] == arm or (draft is not None and draft.method == "model"):
                 decoder.generate(list(shapes.values()), replace(settings, max_new_tokens=1))
         except Exception as error:
@@ -168,14 +168,18 @@ class _Turns:
             text = f"no canary: the context holds {self.canary_tokens} new token after the first prompt, it takes two"
             self.job.store.append(Note(process=self.job.process, text=text))
         every = max(2, len(left) // CANARIES)
+        missing = {(arm, turn.prompt, turn.repeat): (turn, place) for turn, places in left for place, arm in places}
         for number, (turn, places) in enumerate(left):
             if number % every == 0:
                 self._canary()
-            for place, arm in places:
+            for _, arm in places:
                 if self.job.progress.should_stop():
                     raise Interrupted("stopped")
-                if self.failures[arm] < FAILURES_THAT_STOP:
-                    self._sample(turn, place, arm)
+                # A wave answers what its prompts' own turns would ask for.
+                wave = waves.prompts(self.job, arm, turn.prompt)
+                asked = {prompt: missing.pop((arm, prompt, turn.repeat), None) for prompt in wave}
+                if any(asked.values()) and self.failures[arm] < FAILURES_THAT_STOP:
+                    self._sample(arm, turn.repeat, asked)
             self.job.progress.say("turn", prompt=turn.prompt, repeat=turn.repeat)
         self._canary()
 
@@ -185,7 +189,7 @@ class _Turns:
         at = now() - self.start
         settings = self.job.fixed_length(self.canary_tokens)
         try:
-            first = self.job.first_prompt(self.canary_arm)
+            first = waves.unlike(self.job, self.canary_arm, self.job.first_prompt(self.canary_arm))
             (answer,) = self.decoders[self.canary_arm].generate([first], settings)
         except STOPS:
             raise
@@ -196,29 +200,37 @@ class _Turns:
         tpot_s = (answer.e2e_s - answer.ttft_s) / max(answer.new_tokens - 1, 1)
         self.job.store.append(Canary(process=self.job.process, at_s=at, tpot_s=tpot_s, arm=self.canary_arm))
 
-    def _sample(self, turn: Turn, place: int, arm: str) -> None:
-        prompt = self.job.prompts_of(arm)[turn.prompt]
+    def _sample(self, arm: str, repeat: int, asked: Mapping[str, tuple[Turn, int] | None]) -> None:
+        """Ask for prompts at once, and record those whose turn and place in it are there."""
+        prompts = [self.job.prompts_of(arm)[name] for name in asked]
+        wanted = {name: at for name, at in asked.items() if at is not None}
         try:
-            seconds = transforming.timed(self.job, arm, prompt, self.tokenizers.get(arm))
-            (answer,) = self.decoders[arm].generate([prompt], self.job.sampling(prompt.id, turn.repeat))
+            seconds = [transforming.timed(self.job, arm, prompt, self.tokenizers.get(arm)) for prompt in prompts]
+            sampling = [self.job.sampling(prompt.id, repeat) for prompt in prompts]
+            answers = self.decoders[arm].generate(prompts, sampling, batch_size=len(prompts))
         except STOPS:
             # No fault of this sample: it is asked again when the run goes on.
             raise
         except Exception as error:  # noqa: BLE001 - a failed sample is a record of its own, never a missing row
-            self._failed(turn, arm, error)
+            for turn, _ in wanted.values():
+                self._failed(turn, arm, error)
             return
         self.failures[arm] = 0
-        record = generated(
-            answer,
-            turn=turn,
-            place=place,
-            arm=arm,
-            prompt=prompt,
-            draft=self.job.drafts[arm],
-            eos=self.targets[arm].eos_ids,
-        )
-        self.job.store.commit(transforming.charged(record, self.job, arm, seconds), answer.ids, answer.text)
-        self.job.progress.say("sample", arm=arm, prompt=prompt.id, repeat=turn.repeat)
+        for prompt, answer, took in zip(prompts, answers, seconds, strict=True):
+            if prompt.id not in wanted:
+                continue
+            turn, place = wanted[prompt.id]
+            record = generated(
+                answer,
+                turn=turn,
+                place=place,
+                arm=arm,
+                prompt=prompt,
+                draft=self.job.drafts[arm],
+                eos=self.targets[arm].eos_ids,
+            )
+            self.job.store.commit(transforming.charged(record, self.job, arm, took), answer.ids, answer.text)
+            self.job.progress.say("sample", arm=arm, prompt=prompt.id, repeat=turn.repeat)
 
     def _failed(self, turn: Turn, arm: str, error: Exception) -> None:
         self.failures[arm] += 1
@@ -238,54 +250,6 @@ class _Turns:
             self.job.store.append(Note(process=self.job.process, text=text))
             self.job.progress.say("note", text=text)
             _need_baseline(self.job, self.failures)
-
-
-def generated(
-    answer: Generation,
-    *,
-    turn: Turn,
-    place: int,
-    arm: str,
-    prompt: Prompt,
-    draft: DraftSpec | None,
-    eos: Sequence[int],
-) -> Generated:
-    """The record of one answer."""
-    served = answer.served
-    told = None if served is None else served.prompt_tokens
-    return Generated(
-        process=turn.process,
-        arm=arm,
-        prompt=prompt.id,
-        repeat=turn.repeat,
-        order=place,
-        prompt_tokens=len(prompt.ids) or told or 0,
-        new_tokens=answer.new_tokens,
-        finish=answer.finish,
-        ttft_s=answer.ttft_s,
-        e2e_s=answer.e2e_s,
-        rule=draft.rule if draft else None,
-        steps=tuple(map(StepRow.of, answer.steps)),
-        past_stop=past_stop(answer.ids, eos),
-        repeated_share=repeated_share(answer.ids or answer.text.split()),
-        prompt_sha256=hashes.of_prompt(prompt.ids, prompt.text, prompt.messages),
-        output_sha256=hashes.of_answer(answer.ids, answer.text, has_ids=served is None or served.counted == "ids"),
-        cache_share=answer.cache_share,
-        copied=tuple(step.copied for step in answer.steps) if draft and draft.lookup_first else None,
-        served=None if served is None else served.to_json(),
-    )
-
-
-def past_stop(ids: Sequence[int], eos: Sequence[int]) -> int:
-    """How many tokens follow the first end-of-sequence token; 0 when there is none."""
-    ends = set(eos)
-    return next((len(ids) - place - 1 for place, token in enumerate(ids) if token in ends), 0)
-
-
-def repeated_share(ids: Sequence[int] | Sequence[str], n: int = 4) -> float:
-    """Share of the n-grams that occurred earlier in `ids`, or in words, in [0, 1]; 0 for fewer than n of them."""
-    grams = [tuple(ids[i : i + n]) for i in range(len(ids) - n + 1)]
-    return 1 - len(set(grams)) / len(grams) if grams else 0.0
 
 
 def _say(error: Exception) -> str:

@@ -166,7 +166,8 @@ def _draw(job: Job, task: Task, arms: Sequence[str], prompt: str) -> None:
     with engines.Targets(engine, job.experiment) as opened:
         for arm in arms:
             draft = made.draft(job.drafts[arm])
-            decoder = opened.of(made.target(job.targets[arm])).decoder(draft)
+            spec = made.target(job.targets[arm])
+            decoder = engines.decoder(opened.of(spec), spec, draft)
             record(job, task.name, (arm,), decoder, draft)
             job.progress.say("loaded")
             try:

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from specq.core.errors import Unsupported
-from specq.core.types import DraftSpec, TargetSpec
+from specq.core.types import DraftSpec, Sampling, TargetSpec
 from specq.engines.served.kinds import KINDS, llamacpp, ollama, vllm
 from specq.engines.served.kinds.base import HOST, Served
 
@@ -94,6 +94,13 @@ def test_prompts_of_other_arms_are_kept_where_nobody_asked(kind: str) -> None:
     }[kind]
     assert off in argv(kind)
     assert off not in argv(kind, prefix_cache=True)
+
+
+def test_slots_of_a_batch_share_a_window_that_nobody_named() -> None:
+    given: dict[str, Any] = {"weights": "m.gguf", "target": TargetSpec(batch=2), "slots": 2}
+    (said,) = llamacpp.cannot(Served(**given), Sampling())
+    assert "shares the model's own window out among 2 slots: write context in [engine]" in said
+    assert llamacpp.cannot(Served(**given, context=512), Sampling()) == ()
 
 
 def test_context_and_slots_are_mixed_up() -> None:

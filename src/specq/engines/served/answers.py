@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from typing import Any
 
 from specq.core import hashes
@@ -11,6 +12,7 @@ from specq.core.errors import ModelError, RequestFailed, ServerGone
 from specq.core.served import ServedAnswer
 from specq.core.types import Finish, Generation, OnStep, Prompt, Sampling
 from specq.engines.base import one_each
+from specq.engines.served.reading import Received
 from specq.engines.served.request import Asked, Streamed
 from specq.engines.served.session import Session
 
@@ -23,7 +25,7 @@ _TRIES = 2
 
 
 class ServedDecoder:
-    """Asks one server.
+    """Asks one server, one prompt at a time or several at once.
 
     `told` hears of a server that had to be started again, and of an answer that was asked for twice.
     """
@@ -62,7 +64,8 @@ class ServedDecoder:
     ) -> list[Generation]:
         """Ask prompt by prompt, or `batch_size` prompts at once; answers come in the order of the prompts.
 
-        What broke off among several at once is asked again alone. No step is told.
+        Prompts that all fit into one batch are a wave: its answers tell its own time, and where one of them breaks off
+        all are asked again. Of more prompts, what breaks off is asked again alone. No step is told.
 
         Raises:
             RequestFailed: one was answered wrongly, or not to its end.
@@ -75,6 +78,13 @@ class ServedDecoder:
             self.session.request(prompt, one, id=prompt.id, nonce=_nonce(prompt, one))
             for prompt, one in zip(prompts, each, strict=True)
         ]
+        if 1 < len(asked) <= batch_size:
+            wave, tried = self._wave(asked)
+            own = _of_wave(wave)
+            return [
+                replace(self._generation(prompt, one, came, tried), **own)
+                for prompt, one, came in zip(prompts, each, wave, strict=True)
+            ]
         starts = self._starts
         first: Sequence[Streamed | None] = [None] * len(asked)
         if batch_size > 1:
@@ -84,15 +94,28 @@ class ServedDecoder:
             for prompt, one, request, came in zip(prompts, each, asked, first, strict=True)
         ]
 
+    def _wave(self, asked: Sequence[Asked]) -> tuple[list[Streamed], int]:
+        """Answers to requests that are sent at once, each to its end, and how often all had to be asked again."""
+        for tried in range(_TRIES):
+            starts = self._starts
+            came = self._runner.run(self._at_once(asked, len(asked)))
+            failed = [one for one in came if one.error is not None]
+            if not failed:
+                return came, tried
+            self._mend(failed[0], failed[0].id, starts, last=tried == _TRIES - 1)
+        raise AssertionError("the last try returns or raises")
+
     async def _at_once(self, asked: Sequence[Asked], most: int) -> list[Streamed]:
         """What comes of each request, `most` of them at a time."""
         room = asyncio.Semaphore(most)
 
-        async def one(request: Asked) -> Streamed:
+        async def one(request: Asked) -> Received:
             async with room:
-                return await self._client.stream(request)
+                return await self._client.receive(request)
 
-        return await asyncio.gather(*map(one, asked))
+        # Read when the last has come, so that reading one delays no other's clock.
+        received = await asyncio.gather(*map(one, asked))
+        return [await self._client.read(one) for one in received]
 
     def _answer(self, asked: Asked, came: Streamed | None, starts: int) -> tuple[Streamed, int]:
         """An answer to its end, and how often it had to be asked again.
@@ -183,6 +206,13 @@ class ServedDecoder:
         if not sampling.stop or streamed.finish == "eos" or (ids and ids[-1] in self._eos):
             return "eos"
         return "stop"
+
+
+def _of_wave(streamed: Sequence[Streamed]) -> dict[str, Any]:
+    """How many requests were sent at once, and the seconds from the first of them to the last token of all."""
+    sent = min(one.asked_s if one.sent_s is None else one.sent_s for one in streamed)
+    ends = max(one.end_s if one.last_token_s is None else one.last_token_s for one in streamed)
+    return {"batch": len(streamed), "batch_s": ends - sent}
 
 
 def _nonce(prompt: Prompt, sampling: Sampling) -> str:

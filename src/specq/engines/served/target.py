@@ -91,10 +91,11 @@ class Settings:
             draft=draft,
             draft_weights=draft_weights,
             context=self.context,
-            slots=self.slots,
+            slots=max(self.slots, target.batch),
             dtype=self.dtype,
             threads=self.threads,
             seed=self.seed,
+            prefix_cache=target.prefix_cache,
             args=self.args,
             name=self.name,
         )
@@ -161,7 +162,7 @@ class ServedTarget:
             self._decoder.close()
         self._decoder = None
 
-    def decoder(self, draft: DraftSpec | None) -> ServedDecoder:
+    def decoder(self, draft: DraftSpec | None, *, prefix_cache: bool = False, slots: int = 1) -> ServedDecoder:
         """Start the server for an arm, or attach to it; one that was started for another arm is stopped.
 
         Raises:
@@ -170,7 +171,8 @@ class ServedTarget:
         settings = self.engine.settings
         if settings.url is None:
             self.close()
-        served = settings.served(self.name, TargetSpec(kv_cache=self.cache), draft, revision=self.revision)
+        spec = TargetSpec(kv_cache=self.cache, prefix_cache=prefix_cache, batch=slots)
+        served = settings.served(self.name, spec, draft, revision=self.revision)
         where = Where(
             url=settings.url,
             key_env=settings.key_env,

@@ -132,6 +132,11 @@ def cannot(served: Served, sampling: Sampling) -> tuple[str, ...]:
         found += drafts.no_suffix(TITLE, draft) or drafts.one_length(TITLE, draft)
     found += drafts.no_keys(TITLE, sampling, ("min_new_tokens", "eos_ids"))
     found += drafts.no_settings(TITLE, served, ("dtype",))
+    if served.target.batch > 1 and served.context is None:
+        found.append(
+            f"{TITLE} shares the model's own window out among {served.slots} slots: write context in [engine], the "
+            "tokens of one request"
+        )
     return (*found, *weights.only_gguf(TITLE, served), *clashes(NAME, served.args, _OWNED))
 
 
