@@ -21,7 +21,7 @@ Values = dict[str, Any]
 
 
 def main(folder: Path) -> None:
-    """Writes the five files into a folder."""
+    """Writes the seven files into a folder."""
     for name, items in SETS.items():
         groups = []
         for language in LANGUAGES:
@@ -32,6 +32,11 @@ def main(folder: Path) -> None:
     write(folder / "long.jsonl", list(longs.items(random.Random(f"{SEED} long"), longs.COUNTS).values()))
     asked = longs.items(random.Random(f"{SEED} long prompts"), longs.PROMPTS).values()
     write(folder / "long-prompts.jsonl", [[longs.prompt(item) for item in group] for group in asked])
+    # The same with a beginning that all prompts share, and half as long after it.
+    shape: Values = {"paragraphs": longs.DESK_PARAGRAPHS, "rules": True}
+    write(folder / "desk.jsonl", list(longs.items(random.Random(f"{SEED} desk"), longs.DESK_COUNTS, **shape).values()))
+    asked = longs.items(random.Random(f"{SEED} desk prompts"), longs.DESK_PROMPTS, **shape).values()
+    write(folder / "desk-prompts.jsonl", [[longs.prompt(item) for item in group] for group in asked])
 
 
 def write(file: Path, groups: list[list[Values]]) -> None:

@@ -81,6 +81,16 @@ FILLER: dict[str, tuple[str, ...]] = {
     ),
 }
 
+# What every prompt of the desk begins with.
+RULES = (
+    "You sit at the desk of a house and answer questions about its notes. These are the rules of the desk. Read all of "
+    "the notes before you answer. Answer with a few words and with nothing else. Use the words that the notes use. Do "
+    "not repeat the question, and do not explain the answer. Write a name as it stands in the notes. Write a date with "
+    "its day, its month and its year. Write an amount with its currency in front of it. Write a colour or a place as "
+    "it stands in the notes. If two notes say different things, the later one counts. If the notes do not say it, "
+    "answer that they do not say it."
+)
+
 NAVIGATION = "Home | Products | News | Support | Contact"
 SIGNATURES = ("Kind regards,\nThe board", "Best wishes,\nThe office\nUpper Mill Lane")
 FOOTER = (

@@ -21,6 +21,10 @@ COUNTS = {"club": 24, "workshop": 8}
 PROMPTS = {"club": 6, "workshop": 2}
 HELD_OUT = "workshop"
 PARAGRAPHS = 8
+# Of the desk's prompts, which all begin with the rules of the house.
+DESK_PARAGRAPHS = 4
+DESK_COUNTS = {"club": 24, "workshop": 8}
+DESK_PROMPTS = {"club": 6, "workshop": 2}
 
 
 def prompt(item: Values) -> Values:
@@ -28,22 +32,28 @@ def prompt(item: Values) -> Values:
     return {key: item[key] for key in ("id", "messages", "tags")}
 
 
-def items(rng: random.Random, counts: dict[str, int]) -> dict[str, list[Values]]:
-    """Items by domain and position of the fact, so many of each."""
-    return {
-        f"{domain}-{position}": [_item(domain, position, number, rng) for number in range(count)]
+def items(
+    rng: random.Random, counts: dict[str, int], *, paragraphs: int = PARAGRAPHS, rules: bool = False
+) -> dict[str, list[Values]]:
+    """Items by domain and position of the fact, so many of each; with `rules` those of the house stand before all."""
+    found = {
+        f"{domain}-{position}": [_item(domain, position, number, rng, paragraphs) for number in range(count)]
         for domain, count in counts.items()
         for position in POSITIONS
     }
+    if rules:
+        for item in (item for group in found.values() for item in group):
+            item["messages"].insert(0, {"role": "system", "content": words.RULES})
+    return found
 
 
-def _item(domain: str, position: str, number: int, rng: random.Random) -> Values:
+def _item(domain: str, position: str, number: int, rng: random.Random, paragraphs: int) -> Values:
     kind = "protected" if number % 3 == 2 else "plain"
     facts = words.FACTS[domain]
     asked = facts[kind][number // 3 % len(facts[kind])]
     value = rng.choice(asked[2])
     others = rng.sample([fact for some in facts.values() for fact in some if fact is not asked], 3)
-    notes = _notes(domain, position, asked[0].format(value), others, rng)
+    notes = _notes(domain, position, asked[0].format(value), others, rng, paragraphs)
     return {
         "id": f"{domain}-{position}-{number + 1:02d}",
         "messages": [
@@ -57,16 +67,18 @@ def _item(domain: str, position: str, number: int, rng: random.Random) -> Values
     }
 
 
-def _notes(domain: str, position: str, evidence: str, others: list[Fact], rng: random.Random) -> str:
-    filler = rng.sample(words.FILLER[domain], 2 * PARAGRAPHS)
-    paragraphs = [" ".join(filler[at : at + 2]) for at in range(0, len(filler), 2)]
-    place = {"start": 0, "middle": PARAGRAPHS // 2, "end": PARAGRAPHS - 1}[position]
-    for at, (sentence, _, values) in zip((1, 2, PARAGRAPHS - 2), others, strict=True):
+def _notes(domain: str, position: str, evidence: str, others: list[Fact], rng: random.Random, count: int) -> str:
+    # A short prompt has one sentence of filler a paragraph.
+    each = 2 if count == PARAGRAPHS else 1
+    filler = rng.sample(words.FILLER[domain], each * count)
+    paragraphs = [" ".join(filler[at : at + each]) for at in range(0, len(filler), each)]
+    place = {"start": 0, "middle": count // 2, "end": count - 1}[position]
+    for at, (sentence, _, values) in zip((1, 2, count - 2), others, strict=True):
         paragraphs[at] += " " + sentence.format(rng.choice(values))
     paragraphs[place] = f"{evidence} {paragraphs[place]}" if rng.random() < 0.5 else f"{paragraphs[place]} {evidence}"
     # What stands twice stands behind the fact, so that a fact at the start stays there.
-    paragraphs.insert(place + 1, paragraphs[3 if place != 3 else 4])
-    paragraphs.insert(PARAGRAPHS // 2 + 2, _around(domain, rng))
+    paragraphs.insert(place + 1, paragraphs[3 if place != 3 else min(4, count - 3)])
+    paragraphs.insert(count // 2 + 2, _around(domain, rng))
     return "\n\n".join(paragraphs)
 
 

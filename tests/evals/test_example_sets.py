@@ -53,7 +53,7 @@ def says(text: str, value: Any, language: str) -> bool:
 
 def test_a_set_is_edited_by_hand_or_the_script_changed_without_being_run(tmp_path: Path) -> None:
     subprocess.run([sys.executable, "-B", str(FOLDER / "make.py"), str(tmp_path)], check=True)
-    names = (*METRICS, "long", "long-prompts")
+    names = (*METRICS, "long", "long-prompts", "desk", "desk-prompts")
     assert sorted(path.stem for path in tmp_path.iterdir()) == sorted(names)
     for name in names:
         assert (tmp_path / f"{name}.jsonl").read_bytes() == (FOLDER / f"{name}.jsonl").read_bytes(), name

@@ -1,15 +1,20 @@
-"""The set of long prompts: the fact stands where its tag says, once, and the shares of tags are those documented."""
+"""The sets of long prompts: the fact stands where its tag says, once, and the shares of tags are those documented."""
 
 from __future__ import annotations
 
 from collections import Counter
 from pathlib import Path
 
+import pytest
+
 from specq.evals import items, metrics
 from specq.prompts.transform import transform
 from specq.prompts.types import Steps
 
-SET = items.load(Path(__file__).parents[2] / "evals" / "long.jsonl")
+EVALS = Path(__file__).parents[2] / "evals"
+SETS = {name: items.load(EVALS / f"{name}.jsonl") for name in ("long", "desk")}
+
+every_set = pytest.mark.parametrize("name", SETS)
 
 
 def named(text: str) -> set[str]:
@@ -17,23 +22,26 @@ def named(text: str) -> set[str]:
     return {word.strip(".,") for word in text.casefold().split() if len(word) > 3} - {"which", "does", "what", "date"}
 
 
-def test_an_item_does_not_fit_its_metric() -> None:
-    assert metrics.misfits(metrics.make("contains", None), SET) == {}
+@every_set
+def test_an_item_does_not_fit_its_metric(name: str) -> None:
+    assert metrics.misfits(metrics.make("contains", None), SETS[name]) == {}
 
 
-def test_a_tag_is_short_of_items() -> None:
-    counts = Counter(tag for item in SET for tag in item.tags)
+@every_set
+def test_a_tag_is_short_of_items(name: str) -> None:
+    counts = Counter(tag for item in SETS[name] for tag in item.tags)
     assert counts == {
         **{"start": 32, "middle": 32, "end": 32},
         **{"plain": 66, "protected": 30, "club": 72, "workshop": 24, "held-out": 24},
     }
-    assert all(("held-out" in item.tags) == ("workshop" in item.tags) for item in SET)
+    assert all(("held-out" in item.tags) == ("workshop" in item.tags) for item in SETS[name])
 
 
-def test_a_fact_stands_elsewhere_than_its_tag_says() -> None:
-    for item in SET:
-        notes = item.messages[0]["content"].split("\n\n")[1:-1]
-        subject = named(item.messages[0]["content"].rsplit("Question: ", 1)[1].split("?")[0])
+@every_set
+def test_a_fact_stands_elsewhere_than_its_tag_says(name: str) -> None:
+    for item in SETS[name]:
+        notes = item.messages[-1]["content"].split("\n\n")[1:-1]
+        subject = named(item.messages[-1]["content"].rsplit("Question: ", 1)[1].split("?")[0])
         held = [
             place
             for place, text in enumerate(notes)
@@ -46,9 +54,16 @@ def test_a_fact_stands_elsewhere_than_its_tag_says() -> None:
         assert low <= first <= last <= high, item.id
 
 
-def test_there_is_nothing_to_drop_or_a_protected_answer_is_dropped() -> None:
-    for item in SET:
+@every_set
+def test_there_is_nothing_to_drop_or_a_protected_answer_is_dropped(name: str) -> None:
+    for item in SETS[name]:
         found = transform(item.messages, Steps(select=0.3))
         assert found.after.tokens < 0.75 * found.before.tokens, item.id
         if "protected" in item.tags:
             assert str(item.reference) in found.messages[-1]["content"], item.id
+
+
+def test_prompts_of_the_desk_begin_with_other_rules() -> None:
+    rules = {item.messages[0]["content"] for item in (*SETS["desk"], *items.load(EVALS / "desk-prompts.jsonl"))}
+    assert len(rules) == 1
+    assert {message["role"] for item in SETS["desk"] for message in item.messages} == {"system", "user"}

@@ -37,9 +37,9 @@ def made(folder: Path, where: Path, run: list[str], able: Any = CAPABILITIES, **
 def test_a_plan_says_nothing_of_waves_and_of_shared_beginnings(folder_of: Callable[..., Path], tmp_path: Path) -> None:
     found = made(folder_of("llama"), tmp_path, ["each", "warm + lookup", "b2 + lookup"])
     found.check()
-    assert "levers.b2: 3 prompts in their order make 2 waves of 2, the last of 1; a wave is over" in str(found.notes)
+    assert "b2#1: 3 prompts in their order make 2 waves of 2, the last of 1; a wave is over" in str(found.notes)
     # Nine letters of twelve, and none of the four of the last: the tokenizer knows letters alone.
-    assert "levers.warm: prompts begin with 56 % of their tokens like the one before them" in str(found.notes)
+    assert "warm#1: prompts begin with 56 % of their tokens like the one before them" in str(found.notes)
     sizes = {arm.id: arm.cache_bytes for arm in found.arms}
     assert sizes["b2#1"] == 2 * (sizes["baseline#1"] or 0)
     assert sizes["warm#1"] == sizes["baseline#1"]

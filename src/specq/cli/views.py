@@ -97,13 +97,15 @@ def _reach(arm: Mapping[str, Any]) -> tuple[str, str, str, str]:
 
 
 def _target(target: Mapping[str, Any]) -> str:
-    """What an arm changes about the target: the model, its weights, its cache, or nothing."""
+    """What an arm changes about the target and how it is asked: model, weights, cache, prompts, or nothing."""
     weights, source = target["recipe"] or target["model"], target["source"]
     of = f" of {source}" if source else ""
     parts = [f"{weights}{of}, prefill {target['prefill']}"] if weights else [source] if source else []
     parts += [f"cache {target['kv_cache']}"] if target["kv_cache"] else []
     parts += ["prompts cleaned"] if target["clean"] else []
     parts += [f"prompts selected to {target['select']}"] if target["select"] is not None else []
+    parts += ["prefix cache"] if target["prefix_cache"] else []
+    parts += [f"{target['batch']} at once"] if target["batch"] > 1 else []
     return "; ".join(parts) or NOTHING
 
 

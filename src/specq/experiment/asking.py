@@ -61,18 +61,18 @@ def _check_batch(target: PlannedModel, draft: PlannedModel | None, *, compiled: 
             raise Unsupported(f"a batch of {model.resolved.name}: {why}; take the lever out")
 
 
-def notes(experiment: Experiment, arm: Arm, prompts: Sequence[Prompt]) -> Iterator[str]:
+def notes(arm: Arm, prompts: Sequence[Prompt]) -> Iterator[str]:
     """What is to be known of an arm's waves, and of what its prefix cache can hold at most."""
     if arm.target.batch > 1:
         size = min(arm.target.batch, len(prompts))
         whole, rest = divmod(len(prompts), size)
         last = f", the last of {rest}" if rest else ""
         yield (
-            f"{_lever(experiment, arm, 'batch')}: {counted(len(prompts), 'prompt')} in their order make "
+            f"{arm.id}: {counted(len(prompts), 'prompt')} in their order make "
             f"{counted(whole + bool(rest), 'wave')} of {size}{last}; a wave is over with its longest answer"
         )
     if arm.target.prefix_cache and (known := [prompt.ids for prompt in prompts if prompt.ids]):
-        yield f"{_lever(experiment, arm, 'prefix_cache')}: {_shared(known)}"
+        yield f"{arm.id}: {_shared(known)}"
 
 
 def _shared(prompts: Sequence[tuple[int, ...]]) -> str:

@@ -195,7 +195,7 @@ def make(
                 checks.check_text(arm, prompts)
                 draft = beside.draft(arm.draft, arm.target)
                 asking.check(arm, own, draft, experiment, capabilities)
-                notes += asking.notes(experiment, arm, prompts)
+                notes += asking.notes(arm, prompts)
             with models.named(*(model.resolved for model in (target, own, draft) if model is not None)):
                 if draft is not None and draft.resolved not in (target.resolved, own.resolved):
                     check_model(draft, experiment.engine)

@@ -83,7 +83,7 @@ def make(
                 else:
                     unfit.append(Refusal(arm=arm.id, reason=str(error), error=type(error)))
         refusals += unfit
-        notes += asking.notes(experiment, arm, prompts)
+        notes += asking.notes(arm, prompts)
         planned.append(
             refused_arm(arm) if unfit else _sized(experiment, arm, own, draft, prompts, bandwidth_bytes_per_s)
         )
