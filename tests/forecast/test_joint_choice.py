@@ -86,8 +86,25 @@ def test_levers_that_propose_the_same_are_studied_twice_and_lossy_ones_under_a_l
     assert "k8, lossy propose as k1 does" in said
     assert "lossy: lossy_threshold is lossy" in said
     assert "c8 change the cache" in said
+    assert len(found.notes) == 3
     (alone,) = of_file.ask(asked(lossy=lossy), targets=False).experiment.levers.values()
     assert (alone.rule, alone.threshold) == ("rejection", None)
+
+
+@pytest.mark.parametrize("targets", [True, False])
+def test_levers_that_no_forecast_knows_are_dropped_in_silence(targets: bool) -> None:
+    others = {
+        "tidy": {"kind": "prompt"},
+        "warm": {"kind": "prefix_cache"},
+        "b4": {"kind": "batch", "size": 4},
+        "c8": CACHE,
+    }
+    found = of_file.ask(asked(near=LOOKUP, **others), targets=targets)
+    assert list(found.experiment.levers) == ["near"]
+    left_out = {note.split()[0]: note for note in found.notes}
+    assert set(left_out) == set(others)
+    assert all(note.endswith("left out: specq run measures them") for note in left_out.values())
+    assert "tidy change the prompts" in left_out["tidy"]
 
 
 def test_targets_are_dropped_in_silence_where_drafts_alone_are_asked() -> None:

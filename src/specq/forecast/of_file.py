@@ -9,11 +9,18 @@ from typing import Any
 from specq.core.errors import ConfigError
 from specq.core.types import DraftSpec
 from specq.experiment.config import from_resolved
-from specq.experiment.levers import Lever
+from specq.experiment.levers import Kind, Lever
 from specq.experiment.schema import Experiment
 
 OTHER_TARGETS = ("quantize", "model")
 """Kinds of levers that make another target of an experiment's, each by itself."""
+
+_ELSEWHERE: dict[Kind, str] = {
+    "kv_cache": "change the cache",
+    "prompt": "change the prompts",
+    "prefix_cache": "keep what prompts begin with",
+    "batch": "answer several requests at once",
+}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -43,8 +50,9 @@ def ask(experiment: Experiment, *, targets: bool) -> Asked:
     changed = {name: lever for name, lever in levers.items() if lever.kind in OTHER_TARGETS}
     if changed and not targets:
         notes.append(f"{', '.join(changed)} change the target: only drafts of the plain target are forecast here")
-    if caches := [name for name, lever in levers.items() if lever.kind == "kv_cache"]:
-        notes.append(f"{', '.join(caches)} change the cache and are left out: specq run measures them")
+    for kind, does in _ELSEWHERE.items():
+        if own := [name for name, lever in levers.items() if lever.kind == kind]:
+            notes.append(f"{', '.join(own)} {does} and are left out: specq run measures them")
     kept = (changed if targets else {}) | drafts
     values = experiment.resolved()
     values["levers"] = {name: lever.model_dump(mode="json") for name, lever in kept.items()}
