@@ -78,7 +78,7 @@ def _notes(domain: str, position: str, evidence: str, others: list[Fact], rng: r
     paragraphs[place] = f"{evidence} {paragraphs[place]}" if rng.random() < 0.5 else f"{paragraphs[place]} {evidence}"
     # What stands twice stands behind the fact, so that a fact at the start stays there.
     paragraphs.insert(place + 1, paragraphs[3 if place != 3 else min(4, count - 3)])
-    paragraphs.insert(count // 2 + 2, _around(domain, rng))
+    paragraphs.insert(count // 2 + (2 if count == PARAGRAPHS else 1), _around(domain, rng))
     return "\n\n".join(paragraphs)
 
 
