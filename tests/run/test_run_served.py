@@ -134,3 +134,26 @@ def test_a_wrong_model_name_is_found_in_the_middle_of_a_run(tmp_path: Path, monk
         with pytest.raises(UserError, match='has no model "other": it has "served"'):
             runner.run(experiment, out=tmp_path / "out")
     assert not list((tmp_path / "out").glob("*/*"))
+
+
+@pytest.mark.usefixtures("quick")
+def test_a_batch_is_asked_one_by_one_or_a_prefix_cache_is_left_off(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, folder_of: Any
+) -> None:
+    served_stubs.install(tmp_path, monkeypatch)
+    more = '[levers.b2]\nkind = "batch"\nsize = 2\n[levers.warm]\nkind = "prefix_cache"\n'
+    experiment = served_stubs.experiment(tmp_path, VLLM, model=str(folder_of("llama")), more=more, prompts=3)
+    made, report = run(experiment, tmp_path / "out")
+    contents = folder.read(made)
+    for one in (r for r in contents.records if isinstance(r, Serving)):
+        slots = one.command[one.command.index("--max-num-seqs") + 1]
+        assert slots == ("2" if one.arms == ("b2#1",) else "1")
+        assert ("--enable-prefix-caching" in one.command) == (one.arms == ("warm#1",))
+    answers = [r for r in contents.records if isinstance(r, Generated)]
+    waves = {(r.prompt, r.repeat): (r.batch, r.batch_s) for r in answers if r.arm == "b2#1"}
+    assert [waves[prompt, 0][0] for prompt in ("p0", "p1", "p2")] == [2, 2, None]
+    assert waves["p0", 0] == waves["p1", 0] != waves["p0", 1]
+    assert {r.batch for r in answers if r.arm != "b2#1"} == {None}
+    assert {r.arm for r in contents.records if isinstance(r, SameText)} == {"baseline#2", "b2#1", "warm#1"}
+    assert report.arm("b2#1").audit.status == report.arm("warm#1").audit.status == "passed"
+    assert report.arm("b2#1").measures["throughput_speedup"].n == 2
