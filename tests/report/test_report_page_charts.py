@@ -92,13 +92,20 @@ def test_memory_that_is_the_same_everywhere_is_weighed(base: Report) -> None:
     assert front(replace(base, arms=())) is None
 
 
-@pytest.mark.parametrize("objective", ["e2e_s", "price_per_correct_answer"])
-def test_the_front_weighs_decoding_where_whole_answers_are_asked_for(base: Report, objective: str) -> None:
+@pytest.mark.parametrize(
+    ("objective", "name"),
+    [
+        ("e2e_s", "e2e_speedup"),
+        ("device_s_per_answer", "throughput_speedup"),
+        ("price_per_correct_answer", "throughput_speedup"),
+    ],
+)
+def test_the_front_weighs_decoding_where_whole_answers_are_asked_for(base: Report, objective: str, name: str) -> None:
     config = {**base.config, "objective": {"minimise": objective}}
-    made = of_arms(base, arm(base, "fast", speedup=2.0, e2e_speedup=1.1, peak_bytes=900.0), config=config)
+    made = of_arms(base, arm(base, "fast", speedup=2.0, peak_bytes=900.0, **{name: 1.1}), config=config)
     found = front(made)
     assert found is not None
-    assert found.axes[0].name == "e2e_speedup"
+    assert found.axes[0].name == name
     assert found.placed[1].spots[0].value == 1.1
 
 

@@ -62,6 +62,7 @@ def test_a_lossy_draft_waits_for_a_proof_or_takes_over(through_loop: bool) -> No
     asked = SimpleNamespace(
         evals={"texts": {"output": "text"}, "choices": {"output": "choice"}},
         drafts={"fast#1": lossy, "fast+w4#1": lossy, "lookup#1": DraftSpec(method="lookup", k=4)},
+        plain={"fast#1": "baseline#1", "fast+w4#1": "w4#1", "lookup#1": "baseline#1"},
         targets={"fast#1": TargetSpec(), "fast+w4#1": TargetSpec(recipe="w4.toml"), "lookup#1": TargetSpec()},
         store=SimpleNamespace(info={"config": {"evals": table}}),
         experiment=SimpleNamespace(engine=SimpleNamespace(is_server=False)),
