@@ -24,8 +24,7 @@ from specq.core.errors import SpecqError
 from specq.core.hashes import seed_of
 from specq.core.types import EXACT_RULES, DraftSpec, Generation, Step, TargetSpec
 from specq.engines.base import LoadedTarget
-from specq.forecast import replay
-from specq.forecast import study as studies
+from specq.forecast import replay, written
 from specq.forecast.predict import Cell
 from specq.forecast.study import Study
 from specq.run import engines
@@ -89,7 +88,7 @@ def spec(study: Study, cell: Cell) -> DraftSpec:
 def own_text(target: LoadedTarget, study: Study, cell: Cell, live: Live) -> tuple[np.ndarray, np.ndarray]:
     """Expected steps and their variance on the texts that the cell itself wrote, [texts] each."""
     draft = {cell.draft: spec(study, cell)}
-    texts = studies.read(target, draft, study.plan.prompts, live.generations, study.experiment.sampling(), most=cell.k)[
+    texts = written.read(target, draft, study.plan.prompts, live.generations, study.experiment.sampling(), most=cell.k)[
         cell.draft
     ]
     expected = replay.steps(texts, cell.k)
@@ -150,7 +149,12 @@ def measure(args: argparse.Namespace) -> dict[str, Any]:
         args.drafts,
         args.prompts,
         engine={"dtype": args.dtype},
-        workload={"limit": args.limit, "max_new_tokens": args.tokens, "temperature": args.temperature},
+        workload={
+            "limit": args.limit,
+            "max_new_tokens": args.tokens,
+            "temperature": args.temperature,
+            "lengths": "equal",
+        },
     )
     study = api.study_drafts(asked, most=max(args.k), say=lambda text: print(text, file=sys.stderr))
     spent = study.spent

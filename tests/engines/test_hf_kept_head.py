@@ -18,7 +18,7 @@ from specq.decoding.drafters.chain import ModelDrafter
 from specq.decoding.drafters.kept_head import KeptHead
 from specq.decoding.session import Session
 from specq.engines.hf import HFEngine
-from specq.forecast import replay, study
+from specq.forecast import replay, written
 from specq.models import facts, kept, refs
 
 PROMPT = tiny.prompt("abc abc, abd abc")
@@ -99,7 +99,7 @@ def test_a_replay_of_such_a_draft_takes_other_steps_than_it_takes_live(target_of
     for k in (1, 3):
         draft = spec(trimmed("llama"), k=k)
         live = target.decoder(draft).generate(prompts, tiny.greedy(NEW))
-        texts = study.read(target, {"d": draft}, prompts, live, tiny.greedy(NEW))["d"]
+        texts = written.read(target, {"d": draft}, prompts, live, tiny.greedy(NEW))["d"]
         found = replay.steps(texts, k).mean[:, EXACT_RULES.index("rejection"), k - 1]
         assert found.tolist() == [len(one.steps) for one in live]
 

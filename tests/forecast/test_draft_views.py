@@ -61,6 +61,8 @@ def found(prompts: int = 18, tokens: int = 20, *depths: Curve) -> Any:
         described={"target": own},
         spent=Spent(curves_s=1.0, texts_s=1.0, reading_s=1.0),
         strata=(strata(ranking.forecasts[0], texts, curve, asked, [1.0] * prompts, resamples=200),),
+        tokens=9 * prompts,
+        past_end=0,
     )
 
 
@@ -152,3 +154,14 @@ def test_counts_of_one_have_nouns_of_many() -> None:
     assert "Forecast from 1 text of the target" in told
     assert not re.search(r"\b1 (texts|prompts|tokens)\b", told)
     assert not re.search(r"\b1 (texts|prompts|tokens)\b", shown(draft_views.study(found(3))))
+
+
+def test_text_past_the_targets_end_is_forecast_in_silence() -> None:
+    some = found()
+    assert "past the target's own end" not in shown(draft_views.study(some))
+    some.past_end, some.tokens = 84, 576
+    told = shown(draft_views.study(some, natural="--set workload.lengths=natural"))
+    assert "84 of 576 tokens (15 %) lie past the target's own end, for lengths are equal" in told
+    assert "type --set workload.lengths=natural" in told
+    made = draft_views.as_json(some, [], None, None)
+    assert (made["past_end_tokens"], made["tokens"]) == (84, 576)

@@ -18,7 +18,7 @@ import tiny_models as tiny
 from specq.cli import draft_views
 from specq.core.errors import ConfigError, UserError
 from specq.core.types import EXACT_RULES, DraftSpec, Sampling
-from specq.forecast import replay, study, validate
+from specq.forecast import replay, validate, written
 from specq.forecast.asked import experiment as ask
 from specq.forecast.replay import Traced
 
@@ -39,7 +39,7 @@ def test_greedy_step_counts_equal_the_live_ones_prompt_by_prompt(target_of: Call
     target = target_of("llama")
     for k in (1, 3, 6):
         live = target.decoder(dataclasses.replace(DRAFTS[name], k=k)).generate(PROMPTS, GREEDY)
-        texts = study.read(target, {name: DRAFTS[name]}, PROMPTS, live, GREEDY)[name]
+        texts = written.read(target, {name: DRAFTS[name]}, PROMPTS, live, GREEDY)[name]
         row = EXACT_RULES.index(DRAFTS[name].rule)
         assert replay.steps(texts, k).mean[:, row, k - 1].tolist() == [len(one.steps) for one in live]
 
@@ -51,7 +51,7 @@ def test_sampled_step_counts_are_those_expected_on_the_text_that_the_live_arm_em
 ) -> None:
     target, early = target_of("llama"), dataclasses.replace(DRAFTS[name], rule=rule, k=3)  # type: ignore[arg-type]
     live = target.decoder(early).generate(PROMPTS, WARM)
-    texts = study.read(target, {"early": early}, PROMPTS, live, WARM)["early"]
+    texts = written.read(target, {"early": early}, PROMPTS, live, WARM)["early"]
     found, at = replay.steps(texts, 3), (slice(None), EXACT_RULES.index(rule), 2)  # type: ignore[arg-type]
     gap = sum(len(one.steps) for one in live) - found.mean[at].sum()
     assert abs(gap) < 3 * np.sqrt(found.variance[at].sum()) + 1e-6
@@ -64,13 +64,13 @@ def test_a_text_of_another_model_is_refused_before_its_acceptance_can_lie(
     target, other = target_of("llama"), target_of("llama", seed=9)
     texts = other.decoder(None).generate(PROMPTS, sampling)
     with pytest.raises(UserError, match=r"prompt b: .*anew"):
-        study.read(target, {"lookup": DRAFTS["lookup"]}, PROMPTS, texts, sampling)
+        written.read(target, {"lookup": DRAFTS["lookup"]}, PROMPTS, texts, sampling)
 
 
 def test_a_draft_that_knows_less_of_the_law_is_read_on_the_targets_vocabulary(target_of: Callable[..., Any]) -> None:
     target = target_of("llama")
     texts = target.decoder(None).generate(PROMPTS, WARM)
-    (one,) = study.read(target, {"self8": DRAFTS["self8"]}, PROMPTS[:1], texts[:1], WARM)["self8"]
+    (one,) = written.read(target, {"self8": DRAFTS["self8"]}, PROMPTS[:1], texts[:1], WARM)["self8"]
     assert isinstance(one, Traced)
     assert one.q == pytest.approx(one.p, abs=0.05)
 
@@ -95,6 +95,8 @@ def test_the_whole_study_ranks_validates_and_splits_the_gap(
     )
     found = specq.study_drafts(asked, most=2, contexts=(60, 20), ceilings=lambda curves: seen.update(curves))
     assert set(seen) == {"lookup", "early_exit2"}
+    assert (asked.workload.lengths, found.past_end) == ("natural", 0)
+    assert found.tokens == sum(len(one) for one in found.texts["early_exit2"])
     for curve in seen.values():
         assert [one.prefill_tokens for one in curve.depths] == [20, 60]
         assert 20 < curve.depths[0].context < 60 < curve.depths[1].context
@@ -197,7 +199,7 @@ def test_what_a_study_cannot_measure_is_refused_before_weights_load(
 def test_texts_written_greedily_are_not_all_equally_sure(target_of: Callable[..., Any]) -> None:
     target = target_of("llama")
     texts = target.decoder(None).generate(PROMPTS, GREEDY)
-    laws = study.written(target, PROMPTS, texts, GREEDY)
+    laws = written.laws(target, PROMPTS, texts, GREEDY)
     assert all(law.entropy.mean() > 0 for law in laws)
     # Only how sure the target is differs from its law at temperature 0, not which tokens are its own.
     assert laws[0].gap.tolist() == target.law(PROMPTS[0], texts[0].ids, GREEDY).gap.tolist()

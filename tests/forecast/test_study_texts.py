@@ -11,7 +11,7 @@ import pytest
 import tiny_models as tiny
 from specq.core.errors import Unsupported, UserError
 from specq.core.types import Sampling
-from specq.forecast import study
+from specq.forecast import written
 
 PROMPTS = [tiny.prompt(f"{c}{c}ab {i} ab", id=c) for i, c in enumerate("bcd")]
 WARM = Sampling(max_new_tokens=20, ignore_eos=True, temperature=1.0, seed=5)
@@ -19,14 +19,14 @@ WARM = Sampling(max_new_tokens=20, ignore_eos=True, temperature=1.0, seed=5)
 
 def test_texts_of_prompts_alike_do_not_share_their_draws(target_of: Callable[..., Any]) -> None:
     twins = [dataclasses.replace(PROMPTS[0], id=id) for id in ("a", "b")]
-    one, other = study._texts(target_of("llama"), twins, WARM, together=True)
+    one, other = written.write(target_of("llama"), twins, WARM, together=True)
     assert one.ids != other.ids
 
 
 def test_texts_written_together_are_those_written_alone(target_of: Callable[..., Any]) -> None:
     target = target_of("llama")
-    together = study._texts(target, PROMPTS, WARM, together=True)
-    alone = study._texts(target, PROMPTS, WARM, together=False)
+    together = written.write(target, PROMPTS, WARM, together=True)
+    alone = written.write(target, PROMPTS, WARM, together=False)
     assert [one.ids for one in together] == [one.ids for one in alone]
 
 
@@ -39,7 +39,7 @@ def test_a_target_that_cannot_be_ragged_writes_one_text_after_another(
         raise Unsupported("a window cannot be ragged")
 
     monkeypatch.setattr(hf_decoder, "decode_batch", ragged)
-    assert len(study._texts(target_of("llama"), PROMPTS, WARM, together=True)) == len(PROMPTS)
+    assert len(written.write(target_of("llama"), PROMPTS, WARM, together=True)) == len(PROMPTS)
 
 
 def test_a_sampling_too_few_is_said_and_not_spread_over_the_prompts(target_of: Callable[..., Any]) -> None:
@@ -55,9 +55,9 @@ def test_greedy_texts_are_taken_for_sampled_ones(target_of: Callable[..., Any], 
     sampling = dataclasses.replace(WARM, max_new_tokens=new_tokens)
     texts = target.decoder(None).generate(prompts, dataclasses.replace(sampling, temperature=0.0))
     with pytest.raises(UserError, match=rf"{who}the target does not write such a text at these settings \(z = "):
-        study.written(target, prompts, texts, sampling)
-    own = study._texts(target, prompts, sampling, together=True)
-    assert len(study.written(target, prompts, own, sampling)) == len(prompts)
+        written.laws(target, prompts, texts, sampling)
+    own = written.write(target, prompts, sampling, together=True)
+    assert len(written.laws(target, prompts, own, sampling)) == len(prompts)
 
 
 def test_greedy_texts_with_few_foreign_tokens_each_pass_together(target_of: Callable[..., Any]) -> None:
@@ -67,6 +67,12 @@ def test_greedy_texts_with_few_foreign_tokens_each_pass_together(target_of: Call
         dataclasses.replace(one, ids=(*one.ids[:-2], *((id + 1) % 20 for id in one.ids[-2:])))
         for one in target.decoder(None).generate(prompts, greedy)
     ]
-    assert len(study.written(target, prompts[:1], texts[:1], greedy)) == 1
+    assert len(written.laws(target, prompts[:1], texts[:1], greedy)) == 1
     with pytest.raises(UserError, match=r"^the target .* \(14 of 140 tokens are not its likeliest, over all 7\)"):
-        study.written(target, prompts, texts, greedy)
+        written.laws(target, prompts, texts, greedy)
+
+
+def test_texts_without_a_step_end_in_an_internal_error(target_of: Callable[..., Any]) -> None:
+    at_once = dataclasses.replace(WARM, max_new_tokens=1)
+    with pytest.raises(UserError, match="ends each of 3 texts with the first token"):
+        written.write(target_of("llama"), PROMPTS, at_once, together=True)

@@ -9,7 +9,7 @@ from typing import Any
 
 from rich.console import RenderableType
 
-from specq.cli import live_views
+from specq.cli import draft_notes, live_views
 from specq.cli.views import table, text
 from specq.core.nouns import counted
 from specq.forecast import cost, rising, settings
@@ -66,8 +66,8 @@ def ceilings(curves: Mapping[str, Curve], most: int) -> Iterator[RenderableType]
             yield text(f"{name} is hopeless here: {why}.")
 
 
-def study(found: Study) -> Iterator[RenderableType]:
-    """Which draft fits, and how fast each is expected to be."""
+def study(found: Study, *, natural: str = "--lengths natural") -> Iterator[RenderableType]:
+    """Which draft fits, and how fast each is expected to be; `natural` is what to type for texts that end."""
     load, ranking = found.experiment.workload, found.ranking
     yield from table(("draft", "method", "tokenizer", "weights", "of the target"), _compatible(found))
     warm = "greedy" if load.temperature == 0 else f"temperature {load.temperature:g}"
@@ -87,8 +87,9 @@ def study(found: Study) -> Iterator[RenderableType]:
         best, *others = one_a_draft(ranking.forecasts)
         rival = others[0].cell.draft if others and others[0].speedup > 1 else None
         yield text(near_tie(ranking.near, best.cell.draft, rival))
-    if outside := _outside(found):
-        yield text(outside)
+    for words in (draft_notes.past_end(found, natural), draft_notes.outside(found)):
+        if words:
+            yield text(words)
     yield from _strata(found)
 
 
@@ -114,23 +115,6 @@ def _strata(found: Study) -> Iterator[RenderableType]:
             prose=("part",),
         )
     yield from (text(words) for one in found.strata for words in one.said)
-
-
-def _outside(found: Study) -> str:
-    """Steps of the texts that lie where no step was timed: they cost what they do at the nearest context."""
-    curve = next(iter(found.curves.values()))
-    first, *others = curve.depths or (curve,)
-    lengths = [len(prompt.ids) for prompt in found.plan.prompts]
-    low, high = min(lengths) + 1, max(lengths) + found.experiment.workload.max_new_tokens
-    if not others:
-        apart = "" if low <= first.context <= high else f"{first.context}"
-    else:
-        last = others[-1].context
-        apart = "" if first.prefill_tokens <= low and high <= last else f"{first.context} to {last}"
-    said = (
-        f"Steps lie after {low} to {high} tokens, and were timed after {apart}: elsewhere they are taken to cost what"
-    )
-    return f"{said} they do at the nearest." if apart else ""
 
 
 def best_of_each(found: Study) -> list[Forecast]:
@@ -183,6 +167,8 @@ def as_json(found: Study, gaps: Sequence[Gap], live: Report | None, folder: Path
     return {
         "target": found.experiment.target.model,
         "prompts": found.ranking.prompts,
+        "tokens": found.tokens,
+        "past_end_tokens": found.past_end,
         "plain_tokens_per_s": found.ranking.plain_tokens_per_s,
         "curves": {name: asdict(curve) for name, curve in found.curves.items()},
         "falling": rising.told(found.curves),

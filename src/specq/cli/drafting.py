@@ -28,6 +28,7 @@ _KEYS = {
     "max_new_tokens": "workload.max_new_tokens",
     "temperature": "workload.temperature",
     "top_p": "workload.top_p",
+    "lengths": "workload.lengths",
     "engine": "engine.kind",
     "dtype": "engine.dtype",
     "seed": "workload.seed",
@@ -58,6 +59,10 @@ def drafts(
     contexts: Annotated[
         str, typer.Option("--contexts", metavar="N,N", help="Time steps after so many tokens, as 256,1024.")
     ] = "",
+    lengths: Annotated[
+        str,
+        typer.Option("--lengths", help="natural ends texts where the target does, equal goes on to --max-new-tokens."),
+    ] = "natural",
     engine: Annotated[str, typer.Option("--engine", metavar="KIND", help="hf or mlx.")] = "hf",
     dtype: Annotated[str, typer.Option("--dtype", help="auto, float32, bfloat16 or float16.")] = "auto",
     seed: Annotated[int, typer.Option("--seed", min=0, help="Of all draws.")] = 0,
@@ -75,12 +80,13 @@ def drafts(
     from specq import api
     from specq.forecast.of_file import changes_target
 
-    depths = _contexts(contexts)
+    depths, natural = _contexts(contexts), ""
     if live:
         check_folder(out)
     if Path(target).suffix == ".toml":
         _check_file(context, target, draft or [])
         asked = api.load_experiment(target, set_ or (), smoke=smoke)
+        natural = "--set workload.lengths=natural"
         if changes_target(asked):
             _check_measure(measure, live, target)
             _grid(asked, most, depths, measure=measure if live else 0, out=out, json=json)
@@ -102,17 +108,19 @@ def drafts(
             prompts,
             revision=revision,
             engine={"kind": engine, "dtype": dtype},
-            workload={**load, "top_p": top_p, "seed": seed},
+            workload={**load, "top_p": top_p, "lengths": lengths, "seed": seed},
         )
     if measure is not None:
         raise ConfigError(
             f"--measure {measure}: it chooses among targets and drafts, and there is no lever of kind quantize or "
             "model; leave it out (the best two drafts are run)"
         )
-    _drafts(asked, most, depths, live=live, out=out, json=json)
+    _drafts(asked, most, depths, live=live, out=out, json=json, natural=natural or "--lengths natural")
 
 
-def _drafts(asked: Experiment, most: int, depths: tuple[int, ...], *, live: bool, out: Path, json: bool) -> None:
+def _drafts(
+    asked: Experiment, most: int, depths: tuple[int, ...], *, live: bool, out: Path, json: bool, natural: str
+) -> None:
     from specq import api
     from specq.cli import draft_views, output
     from specq.cli.progress import watch
@@ -123,7 +131,7 @@ def _drafts(asked: Experiment, most: int, depths: tuple[int, ...], *, live: bool
 
     found = api.study_drafts(asked, most=most, contexts=depths, say=output.note, ceilings=ceilings)
     if not json:
-        output.show(draft_views.study(found))
+        output.show(draft_views.study(found, natural=natural))
     gaps: list[Gap] = []
     folder = None
     if live and found.ranking.best is not None:

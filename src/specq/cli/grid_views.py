@@ -9,7 +9,7 @@ from typing import Any
 
 from rich.console import RenderableType
 
-from specq.cli import live_views
+from specq.cli import draft_notes, live_views
 from specq.cli.views import table, text
 from specq.core.nouns import counted
 from specq.forecast import joint_live
@@ -41,6 +41,9 @@ def forecast(found: Grid) -> Iterator[RenderableType]:
         ("target", "ms/step", "speed-up"),
         [(name, f"{1000 * one.step_s:.2f}", one.speedup.words()) for name, one in found.plain.items()],
     )
+    for name, one in found.studies.items():
+        if words := draft_notes.past_end(one, "--set workload.lengths=natural"):
+            yield text(f"{name}: {words}")
     yield from _grid(unmeasured(found))
 
 
@@ -79,6 +82,8 @@ def as_json(found: Grid, beside: GridReport | None, live: Report | None, folder:
     return {
         "target": found.experiment.target.model,
         "prompts": len(found.laid.plan.prompts),
+        "tokens": {name: one.tokens for name, one in found.studies.items()},
+        "past_end_tokens": {name: one.past_end for name, one in found.studies.items()},
         "plain": {name: plain(one) for name, one in found.plain.items()},
         "cells": [
             {

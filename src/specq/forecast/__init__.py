@@ -41,7 +41,7 @@ def ask_drafts(
 
     A draft is a model, "lookup", "lookup:suffix", "early_exit:N", "self:8" or "self:4"; "+lookup" or "+lookup:suffix"
     after any but a lookup copies from the text first. `engine` and `workload` hold keys of those tables of an
-    experiment.
+    experiment; texts end where the target ends them unless `workload` has `lengths` "equal".
 
     Raises:
         ConfigError: no such draft, one twice, or a key or value that is not allowed.

@@ -62,7 +62,8 @@ def experiment(
 ) -> Experiment:
     """An experiment with a lever for each draft, none of them twice.
 
-    `engine` and `workload` hold keys of those tables.
+    `engine` and `workload` hold keys of those tables. Texts end where the target ends them unless `workload` has other
+    `lengths`: how far a draft is right past an end says nothing of what anybody is served.
 
     Raises:
         ConfigError: no draft, one twice, a word that is none, or a value out of range.
@@ -82,7 +83,7 @@ def experiment(
         "question": f"Which draft for {target}: {', '.join(levers)}?",
         "target": {"model": target} | ({"revision": revision} if revision else {}),
         "engine": engine or {},
-        "workload": {"prompts": str(prompts), **(workload or {})},
+        "workload": {"prompts": str(prompts), "lengths": "natural", **(workload or {})},
         "levers": levers,
     }
     try:

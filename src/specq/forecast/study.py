@@ -4,34 +4,27 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
 from specq.core.clock import now
-from specq.core.errors import Unsupported, UserError
-from specq.core.hashes import seed_of
+from specq.core.errors import UserError
 from specq.core.nouns import counted
-from specq.core.types import EXACT_RULES, DraftSpec, Generation, Prompt, Rule, Sampling, TargetSpec
-from specq.decoding.law import Law
-from specq.engines.base import Copies, LoadedTarget
+from specq.core.types import EXACT_RULES, DraftSpec, Prompt, Rule, TargetSpec
 from specq.experiment.memory import gib
 from specq.experiment.plan import Plan
 from specq.experiment.schema import Experiment
-from specq.forecast import MOST_K, cost, making, measuring, origin, pooled, predict
+from specq.forecast import cost, making, measuring, pooled, predict, written
 from specq.forecast.cost import Curve
 from specq.forecast.predict import Ranking, one_a_draft
 from specq.forecast.replay import Copied, Traced
 from specq.forecast.strata import Strata, strata
 from specq.run import engines, inputs
+from specq.run.answered import past_stop
 
 Say = Callable[[str], None]
-
-BATCH = 16
-"""Texts that the target writes at a time."""
-_STRANGE = "the target does not write such a text at these settings"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -48,7 +41,8 @@ class Study:
     """What a study found. `texts` holds what each draft says along the target's texts, in the order of the plan.
 
     `drafts` are as they were asked for: a recipe, not the folder that it made. `strata` has the best cell of each
-    draft, the fastest first.
+    draft, the fastest first. `past_end` counts those of the `tokens` of the target's texts that follow its
+    own end, which equal lengths ignore.
     """
 
     experiment: Experiment
@@ -61,6 +55,8 @@ class Study:
     spent: Spent
     described: dict[str, dict[str, Any]]
     strata: tuple[Strata, ...] = ()
+    tokens: int = 0
+    past_end: int = 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -119,11 +115,12 @@ def study(
         ceilings(curves)
         curves_s, begun = now() - begun, now()
         say(f"the target writes {counted(len(plan.prompts), 'text')}")
-        generations = _texts(target, plan.prompts, sampling, together=engine.capabilities.batches)
+        generations = written.write(target, plan.prompts, sampling, together=engine.capabilities.batches)
         texts_s, begun = now() - begun, now()
+        past_end = sum(past_stop(one.ids, target.eos_ids) for one in generations)
         say("the drafts read them")
-        laws = written(target, plan.prompts, generations, sampling)
-        texts = read(target, drafts, plan.prompts, generations, sampling, most=max(ks), laws=laws)
+        laws = written.laws(target, plan.prompts, generations, sampling)
+        texts = written.read(target, drafts, plan.prompts, generations, sampling, most=max(ks), along=laws)
         asked = {name: draft.rule for name, draft in drafts.items()}
         ranking = predict.rank(
             texts,
@@ -161,6 +158,8 @@ def study(
         spent=Spent(curves_s=curves_s, texts_s=texts_s, reading_s=reading_s),
         described=described,
         strata=parts,
+        tokens=sum(len(one.ids) for one in generations),
+        past_end=past_end,
     )
 
 
@@ -195,78 +194,6 @@ def _contexts(asked: Sequence[int], plan: Plan, k: int) -> tuple[int, ...]:
             "are free; give shorter contexts"
         )
     return found
-
-
-def written(
-    target: LoadedTarget, prompts: Sequence[Prompt], generations: Sequence[Generation], sampling: Sampling
-) -> list[Law]:
-    """The target's law along its texts; for a greedy text at temperature 1, since at 0 it is as sure of all of them.
-
-    Raises:
-        UserError: the target did not write the texts: acceptance along them would lie.
-    """
-    greedy = sampling.temperature == 0
-    read_at = replace(sampling, temperature=1.0, top_k=0, top_p=1.0, min_p=0.0) if greedy else sampling
-    laws, told = [], []
-    for prompt, generation in zip(prompts, generations, strict=True):
-        laws.append(target.law(prompt, generation.ids, read_at))
-        told.append(origin.of_law(laws[-1], sampling))
-        if why := told[-1].why_not:
-            raise UserError(f"prompt {prompt.id}: {_STRANGE} ({why}): let it write the text anew")
-    if why := sum(told, origin.Evidence()).why_not:
-        raise UserError(f"{_STRANGE} ({why}, over all {len(told)}): let it write them anew")
-    return laws
-
-
-def read(
-    target: LoadedTarget,
-    drafts: dict[str, DraftSpec],
-    prompts: Sequence[Prompt],
-    generations: Sequence[Generation],
-    sampling: Sampling,
-    *,
-    most: int = MOST_K,
-    laws: Sequence[Law] | None = None,
-) -> dict[str, tuple[Traced | Copied, ...]]:
-    """What each draft says along texts of the target, whose laws along them are read where they are not given.
-
-    Raises:
-        UserError: the target did not write a text: it is not in its law.
-    """
-    found: dict[str, list[Traced | Copied]] = {name: [] for name in drafts}
-    laws = written(target, prompts, generations, sampling) if laws is None else laws
-    for prompt, generation, law in zip(prompts, generations, laws, strict=True):
-        for name, draft in drafts.items():
-            own = target.draft_law(draft, prompt, generation.ids, sampling, most)
-            if isinstance(own, Copies):
-                other = None if own.elsewhere is None else traced(law, own.elsewhere, sampling)
-                found[name].append(Copied(matched=own.matched, proposed=own.proposed, elsewhere=other))
-            else:
-                found[name].append(traced(law, own, sampling))
-    return {name: tuple(some) for name, some in found.items()}
-
-
-def traced(target: Law, draft: Law, sampling: Sampling) -> Traced:
-    """A text for replay; at temperature 0 each token is the target's own, and the draft has it or not."""
-    hit = (draft.gap <= 0).astype(float)
-    if sampling.temperature == 0:
-        return Traced(p=np.ones(len(hit)), q=hit, hit=hit)
-    # Rounding may leave a token at the edge of a truncated law without probability; the text has it, so it had some.
-    return Traced(p=np.clip(target.p, 1e-9, 1.0), q=np.clip(draft.p, 0.0, 1.0), hit=hit)
-
-
-def _texts(target: LoadedTarget, prompts: Sequence[Prompt], sampling: Sampling, *, together: bool) -> list[Generation]:
-    """The target's texts, several at a time where engine and model can: nobody times them, and their law is the same.
-
-    Each has a seed of its own: texts that share their draws would be fewer texts than they seem.
-    """
-    decoder = target.decoder(None)
-    own = [replace(sampling, seed=seed_of(sampling.seed, "forecast", prompt.id)) for prompt in prompts]
-    if together:
-        # What cannot be ragged (windows, recurrent states, compiled passes) goes one text after another.
-        with suppress(Unsupported):
-            return decoder.generate(prompts, own, batch_size=BATCH)
-    return decoder.generate(prompts, own)
 
 
 def _by_length(prompts: Sequence[Prompt]) -> list[Prompt]:
