@@ -113,7 +113,7 @@ def test_a_model_by_its_kind_starts_another_server_or_takes_other_words(tmp_path
 
 def test_chunked_prefill_is_not_what_two_servers_differ_in(tmp_path: Path, vllm: Path) -> None:
     long = tmp_path / "long.jsonl"
-    long.write_text("".join(json.dumps({"id": f"l{n}", "prompt": "word " * 40}) + "\n" for n in range(3)))
+    long.write_text("".join(json.dumps({"id": f"l{n}", "prompt": "word " * 20}) + "\n" for n in range(3)))
     found = loaded(
         experiment(tmp_path, model=vllm), tmp_path, prefill_chunks=["off", "64"], inject=long, concurrency=[2]
     )
@@ -123,6 +123,8 @@ def test_chunked_prefill_is_not_what_two_servers_differ_in(tmp_path: Path, vllm:
     assert "--enable-chunked-prefill" in chunk.command
     assert flag(chunk, "--max-num-batched-tokens") == "64"
     assert all("--speculative-config" not in row.command for row in (whole, chunk))
+    # A long prompt comes on top of the two that are under way, and needs room itself.
+    assert {(flag(row, "--max-num-seqs"), flag(row, "--max-model-len")) for row in (whole, chunk)} == {("3", "256")}
     (told,) = found.stalls
     assert (told.server, told.level, told.prompts) == ("chunk 64", 2.0, 3)
     assert "## Long prompts, held against whole prompts" in (found.run / "report.md").read_text()

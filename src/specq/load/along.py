@@ -133,7 +133,13 @@ def _stalls(found: Found) -> Section:
 def _difference(one: Interval | Difference | None) -> tuple[str, str]:
     if one is None:
         return NOTHING, NOTHING
-    value = f"{1000 * one.value:+.3g}"
+    value = _signed(one.value)
     if one.low is None or one.high is None:
         return value, NOTHING
-    return value, f"{1000 * one.low:+.3g} to {1000 * one.high:+.3g}"
+    return value, f"{_signed(one.low)} to {_signed(one.high)}"
+
+
+def _signed(seconds: float) -> str:
+    """Milliseconds with their sign, to three digits and whole from 100 on."""
+    value = 1000 * seconds
+    return f"{value:+,.0f}" if abs(value) >= 100 else f"{value:+.3g}"

@@ -19,6 +19,7 @@ from specq.load import prompts as reading_prompts
 from specq.load.asked import Asked
 from specq.load.ceiling import Machine
 from specq.load.measuring import Plan
+from specq.load.prompts import Prompts
 from specq.run import provenance
 from specq.workloads import formats
 from specq.workloads.reading import How
@@ -55,12 +56,7 @@ class Given:
         """
         kinds = [server.kind for server in asked.servers]
         path = Path(self.prompts)
-        items: tuple[Item, ...] = ()
-        if judging.is_items(path, self.how.format):
-            items = reading_items.load(path)[: self.how.limit]
-            found = reading_prompts.of_items(items, path, kinds, self.tokenizer)
-        else:
-            found = reading_prompts.read(path, self.how, kinds, self.tokenizer)
+        found, items = self._read(path, self.how, kinds)
         at_s: Sequence[float] | None = None
         if asked.arrivals == "trace":
             if self.trace is None or Path(self.trace) == Path(self.prompts):
@@ -68,11 +64,9 @@ class Given:
                 at_s = found.at_s
             else:
                 at_s = reading_prompts.times(Path(self.trace), self.how)
-        long = (
-            ()
-            if self.inject is None
-            else reading_prompts.read(Path(self.inject), self._how_injected, kinds, self.tokenizer).prompts
-        )
+        # Long prompts are rows of any format, whatever the others are, and all of them are sent.
+        any_format = replace(self.how, format=formats.AUTO, limit=None)
+        long = () if self.inject is None else self._read(Path(self.inject), any_format, kinds)[0].prompts
         return Plan(
             asked=asked,
             prompts=found,
@@ -81,10 +75,12 @@ class Given:
             judging=judging.of(items, path, self.metric, None if self.schema is None else Path(self.schema)),
         )
 
-    @property
-    def _how_injected(self) -> How:
-        """Long prompts are rows of any format, whatever the others are."""
-        return replace(self.how, format=formats.AUTO) if self.how.format == judging.ITEMS else self.how
+    def _read(self, path: Path, how: How, kinds: Sequence[str]) -> tuple[Prompts, tuple[Item, ...]]:
+        """Prompts of a file, and the items that they are, where it is an evaluation set."""
+        if not judging.is_items(path, how.format):
+            return reading_prompts.read(path, how, kinds, self.tokenizer), ()
+        items = reading_items.load(path)[: how.limit]
+        return reading_prompts.of_items(items, path, kinds, self.tokenizer), items
 
     def models(self, asked: Asked) -> dict[str, str]:
         """By server, the model whose size counts: the one that is named, else what a server is started with.

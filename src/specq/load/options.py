@@ -130,9 +130,10 @@ class Options:
         return self._started(experiment)
 
     def _with_slots(self, engine: Mapping[str, Any]) -> dict[str, Any]:
-        """As many requests at once as the highest level has: else its requests would wait for each other's end."""
-        open_loop = self.rate or self.trace
-        return {"slots": SLOTS if open_loop else max(self.concurrency or LEVELS), **engine}
+        """As many requests at once as the highest level has: else they would wait for each other's end."""
+        slots = SLOTS if self.rate or self.trace else max(self.concurrency or LEVELS)
+        # A long prompt that is injected comes on top.
+        return {"slots": slots + (self.files.get("inject") is not None), **engine}
 
     def _started(self, experiment: Experiment) -> tuple[Asked, Given, Experiment]:
         found = serving.of_experiment(experiment, self.arms, _chunks(self.chunks))

@@ -84,6 +84,8 @@ def _crosses(one: End | None, unit: str) -> str:
         return "" if isinstance(one.at, str) else f"; the ratio falls through 1 at about {one.at:.3g}"
     if one.low == one.high and isinstance(one.low, str):
         return f"; the ratio falls through 1 {beyond[one.low]}, in all of its 95 % interval"
+    if (one.low, one.high) == ("below", "above"):
+        return f"; where the ratio falls through 1 these levels and {one.prompts} prompts do not tell"
     ends = f"95 % interval over {one.prompts} prompts: {place(one.low)} to {place(one.high)}"
     if isinstance(one.at, str):
         return f"; the ratio falls through 1 {beyond[one.at]} ({ends})"
