@@ -209,8 +209,14 @@ def test_a_mistake_is_one_line_and_exit_code_2(
         (["show", "a", "b"], "show: got unexpected extra argument(s) (b); type: specq show --help"),
         (["show", "a", "--jsno"], "show: no option --jsno, did you mean '--json'? allowed: --out, --json, --help; "),
         (["plan", "--zzz", "a"], "plan: no option --zzz; allowed: --set, --smoke, --json, --help; "),
-        (["drafts", "m", "--k", "0"], "drafts: --k 0: allowed is a whole number from 1 to 32; type: specq drafts --help"),
-        (["drafts", "m", "--max-new-tokens", "1"], "drafts: --max-new-tokens 1: allowed is a whole number, 2 or more; "),
+        (
+            ["drafts", "m", "--k", "0"],
+            "drafts: --k 0: allowed is a whole number from 1 to 32; type: specq drafts --help",
+        ),
+        (
+            ["drafts", "m", "--max-new-tokens", "1"],
+            "drafts: --max-new-tokens 1: allowed is a whole number, 2 or more",
+        ),
         (["drafts", "m", "--temperature", "-1"], "drafts: --temperature -1: allowed is a number, 0 or more; "),
         (["drafts", "m", "--measure=0"], "drafts: --measure 0: allowed is a whole number, 1 or more; "),
         (["load", "u", "--requests", "x"], "load: --requests x: allowed is a whole number; type: specq load --help"),
