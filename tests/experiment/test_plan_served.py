@@ -127,3 +127,13 @@ def test_weights_are_counted_as_stored_where_a_server_is_told_another_dtype(
         found[dtype] = (known.weight_bytes, known.bytes_per_token, known.cache_bytes_per_token)
     assert found["auto"] == found["float32"]
     assert found["float32"] == tuple(2 * one for one in found["bfloat16"])
+
+
+def test_a_running_servers_slots_are_refused_or_left_idle(tmp_path: Path, folder_of: Callable[..., Path]) -> None:
+    (tmp_path / "items.jsonl").write_text('{"id": "a", "prompt": "is it", "reference": "x"}\n', encoding="utf-8")
+    evals = '[[evals]]\nname = "said"\nitems = "items.jsonl"\nmetric = "contains"\nbatch_size = 3\n'
+    tokenizer = f"tokenizer = {json.dumps(str(folder_of('llama')))}"
+    for slots, at_once in ((1, 1), (2, 2), (4, 3)):
+        engine = f'kind = "openai"\nurl = "http://h:1"\n{tokenizer}\nslots = {slots}'
+        (one,) = planned(tmp_path, engine, more=evals).evals
+        assert (one.batch_size, bool(one.one_by_one)) == (at_once, slots == 1)

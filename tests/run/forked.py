@@ -70,8 +70,8 @@ def _become(main: Callable[[list[str]], int], words: list[str], out: int, err: i
         sys.stdout, sys.stderr = (open(fd, "w", encoding="utf-8", closefd=False) for fd in (1, 2))  # noqa: SIM115
         for handler in filter(None, (reference() for reference in logging._handlerList)):
             # It kept a file that is closed now, whose number may soon be that of a socket.
-            if isinstance(handler, logging.StreamHandler):
-                handler.setStream(sys.stderr)
+            if isinstance(handler, logging.StreamHandler) and "stream" in vars(handler):
+                handler.stream = sys.stderr
         code = main(words)
     except BaseException:  # noqa: BLE001 - a child that went on would run the parent's tests
         traceback.print_exc()

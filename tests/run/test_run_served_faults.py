@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import json
 import os
+import sys
 from collections import Counter
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +15,7 @@ import run_fakes
 import served_stubs
 from served_stubs import NEW
 
+from specq import report
 from specq.core import clock
 from specq.core.errors import DiskFull, RunFailed, ServerGone
 from specq.core.records import Failed, Generated, Note
@@ -173,14 +176,43 @@ def answered_so_far(made: Path) -> list[Any]:
     return list(folder.read(made).answers)
 
 
+def has_no_key(tmp_path: Path, *said: str) -> bool:
+    """Whether the key is in none of the files, but its name in one, nor in what was said."""
+    files = [path.read_text(encoding="utf-8", errors="replace") for path in tmp_path.rglob("*") if path.is_file()]
+    texts = [*said, *files]
+    forms = (SECRET, json.dumps(SECRET)[1:-1], SECRET.replace("/", "%2F").replace("+", "%2B"))
+    return any(f"[{KEY}]" in text for text in texts) and not any(form in text for form in forms for text in texts)
+
+
 def test_a_key_is_written_somewhere(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:
     with pytest.raises(RunFailed) as told:
         run(tmp_path, monkeypatch, {"echo": True, "fault": "error", "after": 2, "status": 500})
-    texts = [str(told.value), *capfd.readouterr()]
-    texts += [path.read_text(encoding="utf-8", errors="replace") for path in tmp_path.rglob("*") if path.is_file()]
-    assert any(f"[{KEY}]" in text for text in texts)
-    for form in (SECRET, json.dumps(SECRET)[1:-1], SECRET.replace("/", "%2F").replace("+", "%2B")):
-        assert not [text for text in texts if form in text]
+    assert has_no_key(tmp_path, str(told.value), *capfd.readouterr())
     assert os.environ[KEY] == SECRET
+
+
+def test_a_key_is_written_into_records_or_reports_of_a_run_that_ends_well(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    plays = {"echo": True, "fault": "error", "after": 2, "status": 500, "spared": 4, "times": 1}
+    made = run(tmp_path, monkeypatch, plays)
+    report.write(made)
+    assert len([r for r in folder.read(made).records if isinstance(r, Failed)]) == 1
+    assert {"report.json", "report.md", "report.html"} <= {path.name for path in made.iterdir()}
+    assert has_no_key(tmp_path, *capfd.readouterr())
+
+
+def test_a_key_that_a_started_server_says_as_it_ends_is_in_the_error(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, folder_of: Callable[..., Path]
+) -> None:
+    program = tmp_path / "vllm-python"
+    program.write_text(f"#!{sys.executable}\nimport os, sys\nsys.exit('the key is ' + os.environ['{KEY}'])\n")
+    program.chmod(0o755)
+    monkeypatch.setenv("SPECQ_VLLM_PYTHON", str(program))
+    monkeypatch.setenv(KEY, SECRET)
+    experiment = served_stubs.experiment(tmp_path, {"kind": "vllm", "key_env": KEY}, model=str(folder_of("llama")))
+    with pytest.raises(ServerGone, match=rf"the key is \[{KEY}\]") as told:
+        runner.run(experiment, out=tmp_path / "out")
+    assert SECRET not in str(told.value)

@@ -121,11 +121,12 @@ def start(
     log: Path,
     limit_s: float = LIMIT_S,
     on_wait: Callable[[float], None] | None = None,
+    hide: Callable[[str], str] = str,
 ) -> Server:
     """Start a server and wait until it is healthy; it lives until it is stopped, or this process ends.
 
     `log` gets all that it writes, after what the file holds already. `on_wait` hears every so often how many seconds
-    have passed.
+    have passed. `hide` takes keys out of the server's last words.
 
     Raises:
         Unsupported: there is no such program.
@@ -146,7 +147,7 @@ def start(
         )
     server = Server(f"http://{HOST}:{port}", process=process, log=log)
     try:
-        _wait(server, command, health, limit_s, begins, on_wait)
+        _wait(server, command, health, limit_s, begins, on_wait, hide)
     except BaseException:
         server.stop()
         raise
@@ -179,6 +180,7 @@ def _wait(
     limit_s: float,
     begins: int,
     on_wait: Callable[[float], None] | None,
+    hide: Callable[[str], str],
 ) -> None:
     began = clock.now()
     # Somebody else's server may answer at a port that this one did not get.
@@ -187,10 +189,10 @@ def _wait(
         name = Path(command.argv[0]).name
         if (code := server.ended()) is not None:
             raise ServerGone(
-                f"the server {name} ended with exit code {code} before it was ready; {_said(server, begins)}"
+                f"the server {name} ended with exit code {code} before it was ready; {hide(_said(server, begins))}"
             )
         if passed > limit_s:
-            raise ServerGone(f"the server {name} was not ready after {limit_s:g} s; {_said(server, begins)}")
+            raise ServerGone(f"the server {name} was not ready after {limit_s:g} s; {hide(_said(server, begins))}")
         if on_wait is not None:
             on_wait(passed)
         time.sleep(_POLL_S)

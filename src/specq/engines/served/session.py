@@ -16,6 +16,7 @@ from specq.core.types import Prompt, Sampling
 from specq.engines.served import control, launch
 from specq.engines.served.client import LIMIT_S, Client
 from specq.engines.served.faults import Retry
+from specq.engines.served.key import Key
 from specq.engines.served.kinds import KINDS, mlx_lm, ollama
 from specq.engines.served.kinds.base import LOG, Command, Kind, Served, Settings
 from specq.engines.served.launch import Server
@@ -85,7 +86,13 @@ class Session:
         port = launch.free_port()
         self.command = self.kind.command(self.served, port, environ=os.environ)
         self.server = launch.start(
-            self.command, port=port, health=self.kind.HEALTH, log=log, limit_s=self.where.start_s, on_wait=self._on_wait
+            self.command,
+            port=port,
+            health=self.kind.HEALTH,
+            log=log,
+            limit_s=self.where.start_s,
+            on_wait=self._on_wait,
+            hide=Key(self.where.key_env).hide,
         )
         if self.kind.NAME == ollama.NAME:
             self._take_in(port, log)
