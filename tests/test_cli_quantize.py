@@ -141,7 +141,7 @@ def test_a_stop_before_a_command_listens_says_nothing(
         ([], "no --method and no --recipe FILE; type: specq quantize MODEL --method rtn"),
         (["--method", "gtpq"], "did you mean 'gptq'?"),
         (["--method", "rtn", "--bits", "5"], 'bits = 5: method = "rtn" allows 2, 3, 4, 8'),
-        (["--method", "rtn", "--bits", "four"], "'--bits'"),
+        (["--method", "rtn", "--bits", "four"], "--bits four"),
         (["--method", "nvfp4", "--asymmetric"], 'symmetric = false: method = "nvfp4" allows true'),
         (["--method", "w8a8", "--group-size", "64"], "allows 0"),
         (["--method", "rtn", "--mix", "mixed_2_6"], 'allowed is method = "mlx-mixed"'),
@@ -238,7 +238,7 @@ def test_the_plan_does_not_show_what_changes_the_target(
 ) -> None:
     monkeypatch.setenv("COLUMNS", "200")
     weights = {"source": None, "recipe": None, "model": None, "prefill": "dense", "kv_cache": None}
-    weights |= {"clean": False, "select": None}
+    weights |= {"clean": False, "select": None, "prefix_cache": False, "batch": 1}
     targets = [
         weights,
         {**weights, "recipe": "r.toml", "prefill": "packed", "kv_cache": "q8"},

@@ -198,7 +198,7 @@ BAD = {
     "bytes of two": (("small", "large", "--weights-bytes", "2GB"), "--weights-bytes is of one model, and 2 are given"),
     "parameters of two": (("small", "large", "--parameters", "2B"), "--parameters is of one model"),
     "no sequences": (("small", "--concurrency", "0"), "--concurrency 0: allowed is a whole number of sequences from 1"),
-    "half a sequence": (("small", "--concurrency", "1.5"), "valid integer"),
+    "half a sequence": (("small", "--concurrency", "1.5"), "--concurrency 1.5: allowed is a whole number"),
     "machine": (("small", "--machine", "h100"), 'no machine "h100"'),
     "flops alone": (("small", "--flops", "989T"), "give --bandwidth too"),
     "bandwidth": (("small", "--bandwidth", "380"), '--bandwidth "380": allowed is a number with its unit, as 380GB/s'),

@@ -35,7 +35,7 @@ def test_a_folder_that_may_not_be_written_passes(tmp_path: Path, monkeypatch: py
 
 
 STARTS: dict[str, Callable[[Path, Path], Any]] = {
-    "load": lambda out, file: specq.measure_load(url="http://127.0.0.1:9", prompts=file, out=out),
+    "load": lambda out, file: specq.measure_load("http://127.0.0.1:9", file, out=out),
     "lab": lambda out, _: specq.measure_requests("http://127.0.0.1:9", out=out),
     "import": lambda out, file: specq.import_metrics(file, out=out),
     "distill": lambda out, _: specq.distill_model("builtin:smollm2-135m", "1", out),

@@ -97,7 +97,7 @@ def test_a_window_that_is_one_token_short_goes_unseen(target_of, name, monkeypat
 def test_the_window_of_these_models_hides_nothing(target_of):
     """Else the texts above would be right with any window."""
     for name in MODELS:
-        target = target_of(name)
+        target = HFEngine(device="cpu", packed=False).open(str(target_of(name).resolved.folder))
         wide = transformers.AutoConfig.from_pretrained(target.resolved.folder, sliding_window=tiny.CONTEXT)
         model = type(target.model)(wide).eval()
         model.load_state_dict(target.model.state_dict())
