@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import random
 import re
 import shutil
@@ -134,6 +135,19 @@ def test_a_page_is_half_written_or_not_said(tmp_path: Path, capsys: pytest.Captu
     capsys.readouterr()
     assert cli.main([*asked, "--page", str(tmp_path / "absent" / "p.html")]) == 2
     assert "cannot be written" in capsys.readouterr().err
+
+
+def test_a_page_takes_the_place_of_what_is_no_page(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    asked = ["cost", *(f"--{key.replace('_', '-')}={value}" for key, value in GIVEN.items()), "--page"]
+    notes = tmp_path / "notes.html"
+    notes.write_text("mine")
+    os.mkfifo(tmp_path / "pipe")
+    for name in ("notes.html", "pipe", "."):
+        assert cli.main([*asked, str(tmp_path / name)]) == 2
+        assert "is there already, and is no page of specq cost" in capsys.readouterr().err
+    assert notes.read_text() == "mine"
+    for _ in range(2):
+        assert cli.main([*asked, str(tmp_path / "p.html")]) == 0
 
 
 @pytest.mark.skipif(BROWSER is None, reason="no chromium or google-chrome is installed")

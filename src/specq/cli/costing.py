@@ -4,15 +4,12 @@ from __future__ import annotations
 
 import re
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 import typer
 
 from specq.cli.options import Json
 from specq.core.errors import ConfigError
-
-if TYPE_CHECKING:
-    from specq.lab.cost_found import Cost
 
 
 def _option(name: str, help: str, metavar: str = "N") -> Any:
@@ -66,29 +63,21 @@ def cost(
     from specq import api
     from specq.cli import output
 
+    if page is not None:
+        # Here, for pages are made by a package that takes long to import.
+        from specq.core import jsonl
+        from specq.lab import cost_page
+
+        cost_page.check_target(page)
     found = api.price_requests(prices=prices or (), currency=currency, **numbers)
     if page is not None:
-        _write_page(page, found)
+        jsonl.write_text_whole(page, cost_page.render(found))
     if json:
         output.print_json(found.to_json())
     else:
         from specq.cli import costing_views
 
         output.show(costing_views.shown(found))
-
-
-def _write_page(file: Path, found: Cost) -> None:
-    """Write the page, whole or not at all.
-
-    Raises:
-        ConfigError: there is no such folder. DiskFull, RunFolderError: the file cannot be written.
-    """
-    from specq.core import jsonl
-    from specq.lab import cost_page
-
-    if not file.parent.is_dir():
-        raise ConfigError(f"{file}: cannot be written (no such folder); type --page price.html")
-    jsonl.write_text_whole(file, cost_page.render(found))
 
 
 _PER_CENT = re.compile(r"([\d.]+) ?%")

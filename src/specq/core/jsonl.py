@@ -6,7 +6,9 @@ import contextlib
 import errno
 import io
 import json
-from collections.abc import Iterable, Iterator
+import os
+import stat
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import Any, NoReturn
 
@@ -146,18 +148,39 @@ def write_lines_whole(path: Path, values: Iterable[dict[str, Any]]) -> None:
 def write_text_whole(path: Path, text: str) -> None:
     """Write a text file so that it is there whole or not at all (temporary name, then rename).
 
+    A symbolic link stays one: the file that it leads to is written.
+
     Raises:
-        DiskFull, RunFolderError, RunFailed: as `disk_error` tells.
+        DiskFull, RunFolderError, RunFailed: as `disk_error` tells; RunFolderError too where a device, a pipe, a socket
+            or a folder stands there, or in the place of the temporary name.
     """
-    part = path.with_name(path.name + ".part")
+    part = path
     try:
+        # A rename puts a file in the place of whatever stands there, be it a device of the machine.
+        _check_file(path, path.stat)
+        target = path.resolve() if path.is_symlink() else path
+        part = target.with_name(target.name + ".part")
+        _check_file(part, part.lstat)
         part.write_text(text, encoding="utf-8")
-        part.replace(path)
+        part.replace(target)
     except OSError as error:
         # Where nothing can be written, nothing can be removed either; the first error is the one to tell.
-        with contextlib.suppress(OSError):
-            part.unlink()
+        if part != path:
+            with contextlib.suppress(OSError):
+                part.unlink()
         raise disk_error(error, path) from error
+
+
+def _check_file(path: Path, status: Callable[[], os.stat_result]) -> None:
+    """Refuse what stands at a path and is no regular file; nothing need stand there."""
+    try:
+        mode = status().st_mode
+    except FileNotFoundError:
+        return
+    if not stat.S_ISREG(mode):
+        kinds = {stat.S_IFDIR: "folder", stat.S_IFLNK: "symbolic link", stat.S_IFIFO: "pipe", stat.S_IFSOCK: "socket"}
+        kind = kinds.get(stat.S_IFMT(mode), "device")
+        raise RunFolderError(f"{path} is a {kind} and no file; nothing was written: name another file")
 
 
 def remove(path: Path) -> None:

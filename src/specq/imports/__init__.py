@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterable
 from contextlib import suppress
 from dataclasses import dataclass
@@ -94,7 +95,7 @@ def _check_free(folder: Path) -> None:
     from specq.core.errors import RunFolderError
 
     places.check_folder(folder)
-    if (folder / IMPORTED).exists():
+    if os.path.lexists(folder / IMPORTED):
         raise RunFolderError(f"{folder / IMPORTED} is there already; name another --out, or move it away")
 
 

@@ -6,6 +6,7 @@ against each other.
 
 from __future__ import annotations
 
+import io
 import json
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -13,6 +14,8 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
+from specq.core.errors import ConfigError
+from specq.core.jsonl import disk_error
 from specq.lab import cost
 from specq.lab.cost_found import Cost
 from specq.lab.cost_words import LEVERS, TOKENS, amount, count, hours, price, seconds
@@ -39,6 +42,31 @@ class Slider:
     step: float
     least: float = 0.0
     over: float = 1.0
+
+
+_TITLE = "<title>What a month of requests costs</title>"
+
+
+def check_target(file: Path) -> None:
+    """Refuse what is there already, unless it is a page that `render` made.
+
+    Raises:
+        ConfigError: there is no such folder, or something else is there. RunFolderError: it cannot be read.
+    """
+    if not file.parent.is_dir():
+        raise ConfigError(f"{file}: cannot be written (no such folder); type --page price.html")
+    if not file.exists():
+        return
+    try:
+        with file.open("rb") if file.is_file() else io.BytesIO() as there:
+            own = _TITLE.encode() in there.read(4096)
+    except OSError as error:
+        raise disk_error(error, file) from error
+    if not own:
+        raise ConfigError(
+            f"{file} is there already, and is no page of specq cost; nothing is written over: name another --page, or "
+            "move it away"
+        )
 
 
 def render(found: Cost) -> str:
