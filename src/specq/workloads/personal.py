@@ -2,7 +2,8 @@
 
 datafog-core finds e-mail addresses, card numbers (Luhn), IP addresses, US social security numbers and JSON web
 tokens, phonenumbers what is a phone number by the plans of the named countries; neither asks a network or loads
-a model. IBANs, user names and passwords in URLs, and keys of services are in `secrets.py`, for no library finds them.
+a model. IBANs, user names and passwords in URLs, and keys of services are in `secrets.py`, for no library finds them;
+cards that stand beside others and those of some schemes, which the library leaves out, in `cards.py`.
 
 Names of people, addresses and what a text tells about somebody are not found: only a reader can.
 """
@@ -17,7 +18,7 @@ from collections.abc import Iterator, Sequence
 from functools import lru_cache
 
 from specq.core.errors import ConfigError, nearest
-from specq.workloads import secrets
+from specq.workloads import cards, secrets
 from specq.workloads.secrets import Found, lowered, places
 
 KINDS = {
@@ -115,6 +116,7 @@ class Scrubber:
             text = _ESCAPE.sub("\n\n", text)
             spans += secrets.found(text)
         spans += [*_of_library(text), *_phones(text, self.regions)]
+        spans += [(start, end, "credit_card") for start, end in cards.found(text)]
         if not spans:
             return ()
         taken: list[Found] = []

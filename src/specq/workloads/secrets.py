@@ -9,6 +9,8 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Iterator
 
+from specq.workloads import assigned
+
 Found = tuple[int, int, str]
 """Start, end and kind of a value in a text."""
 _KEY = re.compile(
@@ -22,15 +24,6 @@ _KEY = re.compile(
 _KEY_SIGNS = (
     *("sk-", "k_live_", "k_test_", "ghp_", "gho_", "ghr_", "ghs_", "ghu_", "github_pat_", "glpat-"),
     *("AKIA", "ASIA", "AIza", "hf_", "xox", "SG.", "npm_", "gsk_"),
-)
-_SECRET_WORDS = ("key", "secret", "token", "password", "passwd", "pwd")
-# What follows the name of a secret, where it looks like one: a digit in it, and no blank. Quotation marks have
-# backslashes before them in JSON that stands in JSON, as the arguments of tool calls do.
-_ASSIGNED = re.compile(
-    r"\\{0,3}[\"']?\s{0,3}[:=]\s{0,3}\\{0,3}[\"']?(?=[^\s\"',;&]{0,200}\d)([^\s\"',;&<>\[\]{}]{8,200})",
-)
-_NAMES = re.compile(
-    r"(?:api[_-]?key|secret[_-]?key|client[_-]?secret|access[_-]?token|auth[_-]?token|password|passwd|pwd)$"
 )
 _BEARER = re.compile(r"\s{1,3}([A-Za-z0-9._~+/=-]{16,2000})")
 _URL = re.compile(r"://([^\s/@:\"'<>]{0,200}:[^\s/@\"'<>]{1,200}|[^\s/@:\"'<>]{16,200})@")
@@ -72,9 +65,8 @@ def places(text: str, words: Iterable[str]) -> Iterator[tuple[int, int]]:
 def _assigned(text: str) -> Iterator[Found]:
     """What is assigned to the name of a secret, and what follows the word bearer."""
     small = lowered(text)
-    for _, end in places(small, _SECRET_WORDS):
-        if (match := _ASSIGNED.match(text, end)) and _NAMES.search(small, max(0, end - 16), end):
-            yield match.start(1), match.start(1) + len(match[1].rstrip("\\")), "api_key"
+    for start, end in assigned.found(text, small, places(small, assigned.WORDS)):
+        yield start, end, "api_key"
     for _, end in places(small, ("bearer",)):
         if (match := _BEARER.match(text, end)) and any(map(str.isdigit, match[1])):
             yield match.start(1), match.end(1), "api_key"
