@@ -15,7 +15,14 @@ SECRETS = [
         "DB_PASS=tiger",
         "export DB_PASSWORD=swordfish",
     ),
-    *('{"password": "correcthorsebatterystaple"}', 'secret: "opensesame"', "token=abc123def", "my password is hunter2"),
+    *(
+        '{"password": "correcthorsebatterystaple"}',
+        'secret: "opensesame"',
+        "token=abc123def",
+        "password: xtiger9x",
+        "PASSWORD='$tiger9#'",
+        "my password is hunter2",
+    ),
     *(
         'client_secret = "correct horse battery"',
         "user=bob pass=tiger",

@@ -50,7 +50,8 @@ _PROSE = frozenset(
     }
 )  # fmt: skip
 _PLACEHOLDER = re.compile(
-    r"[<\[{(%$*x.\u2022_#-].*[>\]})*x.\u2022_#-]|\$\w+|%\w+%?|[*x\u2022.#-]+|your[-_ ].*", re.IGNORECASE
+    r"<.*>|\[.*\]|\{.*\}|\$?\(.*\)|\$\{.*\}|\$(?-i:[A-Z_][A-Z0-9_]*)|%[a-z_]+%?|[*x\u2022.#_-]+|your[-_ ].*",
+    re.IGNORECASE,
 )
 _ATTRIBUTE = re.compile(r"[A-Za-z_]+(?:\.[A-Za-z_]+)+")
 
