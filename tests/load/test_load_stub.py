@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import re
 from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
@@ -12,9 +13,10 @@ from typing import Any
 import pytest
 from load_runs import prompts
 
-from specq.core.errors import ConfigError, Interrupted, RunFailed, RunFolderError
+from specq import cli
+from specq.core.errors import ConfigError, Interrupted, RunFailed, RunFolderError, ServerGone
 from specq.engines.served import stub
-from specq.load import measuring, rows
+from specq.load import measuring, rows, words
 from specq.load.found import Found
 from specq.load.rows import Began, Measured, Requested
 from specq.load.running import measure_load, resume_load
@@ -116,13 +118,45 @@ def test_a_reply_without_usage_is_a_failure_or_goes_unsaid(url: str, tmp_path: P
     found = loaded(url, tmp_path, play={"usage": False})
     assert {row.notes for row in lines(found)} == {("no_usage",)}
     assert {(row.output_tokens, row.counted, row.error) for row in lines(found)} == {(4, "events", None)}
+    told = (found.run / "report.md").read_text()
+    assert "the server told no count of tokens for 6 of 6 answers" in told
+    assert "events/s" in words.answer(found)
+    counted = loaded(url, tmp_path)
+    assert [one.uncounted for one in (*found.levels, *counted.levels)] == [6, 0]
+    assert "event" not in words.answer(counted)
 
 
 def test_a_server_that_is_gone_is_asked_for_ever(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(measuring, "GIVE_UP", 3)
-    monkeypatch.setattr("specq.load.drive.PAUSE_S", 0.0)
-    with pytest.raises(RunFailed, match=r"3 requests in a row failed, the last with refused: .*specq load --resume"):
+    monkeypatch.setattr(measuring, "_END_S", 0.2)
+    with pytest.raises(
+        ServerGone, match=r"server at http://127.0.0.1:9 does not answer any more; .*specq load --resume"
+    ):
         loaded("http://127.0.0.1:9", tmp_path, requests=1000)
+    (run,) = (tmp_path / "out" / "load").iterdir()
+    assert not any(isinstance(row, Measured) for row in rows.read(run / "records.jsonl")[0])
+    assert not (run / "done.json").exists()
+
+
+def test_a_server_that_answers_nothing_well_is_asked_for_ever(
+    url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(measuring, "GIVE_UP", 3)
+    with pytest.raises(RunFailed, match=r"3 requests in a row failed, the last with malformed: .*specq load --resume"):
+        loaded(url, tmp_path, requests=1000, play={"fault": "malformed", "after": 1})
+
+
+def test_a_server_that_answered_no_request_is_given_speeds(
+    url: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    asks, play = prompts(tmp_path), json.dumps({"stub": {"tokens": 4, "fault": "malformed", "after": 3}})
+    typed = ["load", url, "--prompts", str(asks), "--model", "m", "--concurrency", "1,2", "--requests", "6"]
+    assert cli.main([*typed, "--body", play, "--out", str(tmp_path / "out")]) == 1
+    out, err = capsys.readouterr()
+    assert re.search(r"server: no request succeeded \(\d+ malformed\)\.", out)
+    assert "server answered no request" in err.splitlines()[-1]
+    (run,) = (tmp_path / "out" / "load").iterdir()
+    found = json.loads((run / "report.json").read_text())
+    assert [one["rates"]["tokens_per_s"] for one in found["levels"]] == [0.0, 0.0]
 
 
 def test_a_server_that_dies_and_comes_back_elsewhere_loses_or_doubles_a_record(
@@ -139,8 +173,8 @@ def test_a_server_that_dies_and_comes_back_elsewhere_loses_or_doubles_a_record(
         process.wait(20)
     (run,) = [path for path in (tmp_path / "out" / "load").iterdir() if path != done.run]
     before = rows.read(run / "records.jsonl")[0]
-    # Of two that were under way one may be reset, where its first byte had not come.
-    assert {row.error for row in before if isinstance(row, Requested)} - {"reset"} == {"cut", "refused"}
+    # Of two that were under way one may be reset, where its first byte had not come, and the next is not let in.
+    assert {row.error for row in before if isinstance(row, Requested)} - {"reset", "refused"} == {"cut"}
     assert not any(isinstance(row, Measured) for row in before)
     body = json.loads((run / "run.json").read_text())
     body["asked"]["body"] = {"stub": {"tokens": 4}}

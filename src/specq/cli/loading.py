@@ -9,7 +9,7 @@ import typer
 
 from specq.cli.options import Json, Out
 from specq.cli.workload_options import DEFAULT_REGIONS, Format, Keep, Limit, Regions, Tag, Tokenizer, Turns
-from specq.core.errors import ConfigError
+from specq.core.errors import ConfigError, RunFailed
 from specq.run.catalog import DEFAULT_OUT
 
 if TYPE_CHECKING:
@@ -162,7 +162,9 @@ def load(
     if resume is not None:
         if prompts is not None:
             raise ConfigError("load: --resume goes on with the run's own prompts; leave --prompts out")
-        shown(api.resume_load(resume, url=target, against=against, out=out, on_progress=output.note), json)
+        gone_on = api.resume_load(resume, url=target, against=against, out=out, on_progress=output.note)
+        shown(gone_on, json)
+        _need_answers(gone_on)
         return
     found = api.measure_load(
         target,
@@ -221,6 +223,15 @@ def load(
         on_progress=output.note,
     )
     shown(found, json)
+    _need_answers(found)
+
+
+def _need_answers(found: Found) -> None:
+    """Let the command fail where a server answered nothing: its numbers are of no answer."""
+    if found.unanswered:
+        failed = RunFailed(f"load: {' and '.join(found.unanswered)} answered no request; the report says with what")
+        failed.finished = found.run
+        raise failed
 
 
 def shown(found: Found, json: bool) -> None:

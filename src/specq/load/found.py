@@ -35,7 +35,8 @@ class Level:
     `requests` are those of the steady state, `failed` those of them that failed by what was wrong, `failed_outside`
     those of the ramp, the tail and the long prompts. `client_share` is what specq took of a core; `device` is by
     reading; `cached_share` is of prompt tokens, None where the server does not tell; `backlog` is how many requests
-    of an open loop were under way at its end more than at its beginning. `schema` counts answers by how they fit.
+    of an open loop were under way at its end more than at its beginning. `schema` counts answers by how they fit,
+    `uncounted` those of whose tokens the server told no count: there each event counts as one.
     """
 
     server: str
@@ -60,6 +61,12 @@ class Level:
     schema: dict[str, int]
     quality: Quality | None
     notes: tuple[str, ...]
+    uncounted: int
+
+    @property
+    def answered(self) -> int:
+        """Requests of the steady state that ended well."""
+        return self.requests - sum(self.failed.values())
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -91,6 +98,12 @@ class Found:
     def of(self, server: str) -> tuple[Level, ...]:
         """The levels of one server."""
         return tuple(one for one in self.levels if one.server == server)
+
+    @property
+    def unanswered(self) -> tuple[str, ...]:
+        """The servers that answered no request of any level's steady state."""
+        counts = {one.name: self.of(one.name) for one in self.asked.servers}
+        return tuple(name for name, of in counts.items() if of and not any(one.answered for one in of))
 
     def to_json(self) -> dict[str, Any]:
         """All of it, as JSON values."""
@@ -218,6 +231,7 @@ def _level(attempts: Sequence[Attempt], asked: Asked, machine: Machine | None) -
         schema=_schema(steady),
         quality=quality(attempts),
         notes=tuple(dict.fromkeys(note for one in attempts for note in one.point.notes)),
+        uncounted=sum(row.counted == "events" and row.error is None for row in steady),
     )
 
 

@@ -164,13 +164,15 @@ def rates(attempts: Sequence[Attempt], good: Callable[[Requested], bool] | None)
 
 
 def tokens_between(attempt: Attempt, first_s: float, last_s: float) -> float:
-    """Tokens of all requests that came from `first_s` to before `last_s` of the steady state.
+    """Tokens that came from `first_s` to before `last_s` of the steady state, of requests that were answered.
 
     Where the server counted more tokens than events had, each event had its share of them.
     """
     low, high = attempt.point.start_at_s + first_s, attempt.point.start_at_s + last_s
     total = 0.0
     for row in attempt.rows:
+        if row.error is not None:
+            continue
         counts = row.event_tokens or (1,) * len(row.events_at_s)
         seen = sum(counts)
         scale = row.output_tokens / seen if seen and row.output_tokens is not None else 1.0

@@ -12,7 +12,7 @@ from typing import Any
 
 from specq.core import clock
 from specq.core.clock import utc_stamp
-from specq.core.errors import ConfigError, RunFailed, SpecqError
+from specq.core.errors import ConfigError, RunFailed, ServerGone, SpecqError
 from specq.core.types import Prompt
 from specq.engines.served.client import Client
 from specq.load import arrivals, drive, rows
@@ -55,8 +55,8 @@ def measure(
     stopped at the end, however that comes.
 
     Raises:
-        RunFailed: a server answers no request any more, or does not start. DiskFull: no space. All that was recorded is
-            kept.
+        RunFailed: a server answers no request any more, is gone, or does not start. DiskFull: no space. All that was
+            recorded is kept.
         ConfigError: prompts of random tokens, and a server that drafts. UserError: a server cannot be started here.
     """
     try:
@@ -226,7 +226,11 @@ class _Run:
             refuse_random(self._plan.prompts, self._target.server.name)
 
     async def _still_there(self) -> None:
-        """Wait a moment for the end of a server that was started here, whose process may outlive its connections."""
+        """Raise where nobody listens for a moment, or where the process started here ends, which may take one."""
+        if self._target.group is None:
+            if not await self._target.reachable(_END_S):
+                raise ServerGone(f"{self._target.server.name} at {self._target.base} does not answer any more")
+            return
         until = clock.now() + _END_S
         while self._target.group is not None and clock.now() < until:
             if (ended := self._target.ended()) is not None:

@@ -9,6 +9,7 @@ from collections.abc import Mapping
 from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlsplit
 
 from specq.core import clock
 from specq.core.clock import utc_stamp
@@ -29,6 +30,7 @@ from specq.run.provenance import hide_home
 LOGS = "servers"
 """Where in a run's folder the logs of started servers lie."""
 _SCRAPE_S = 5.0
+_KNOCK_S = 0.1
 _LISTS = "/v1/models"
 _SHOWN = 3
 _TAIL_BYTES = 1 << 20
@@ -177,6 +179,21 @@ class Target:
     def numbers(self, streamed: Streamed) -> Numbers:
         """The server's own numbers of a request."""
         return self.kind.numbers(streamed)
+
+    async def reachable(self, limit_s: float) -> bool:
+        """Whether somebody listens at the server's address, or does so before `limit_s` are over."""
+        at = urlsplit(self.base)
+        until = clock.now() + limit_s
+        while (left := until - clock.now()) > 0:
+            try:
+                port = at.port or (443 if at.scheme == "https" else 80)
+                _, writer = await asyncio.wait_for(asyncio.open_connection(at.hostname, port), left)
+            except (OSError, TimeoutError):
+                await asyncio.sleep(min(_KNOCK_S, left))
+            else:
+                writer.close()
+                return True
+        return False
 
     async def scrape(self) -> str | None:
         """The server's counters as they stand, None where it has none or does not give them."""

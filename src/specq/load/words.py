@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections import Counter
+from collections.abc import Mapping
+
 from specq.core.nouns import counted, listed
 from specq.load.ends import End, Place
 from specq.load.found import Found, Level
@@ -28,10 +31,17 @@ def _best(found: Found, server: str) -> str:
     levels = found.of(server)
     if not levels:
         return f"{server}: nothing was measured."
+    if server in found.unanswered:
+        kinds = Counter[str]()
+        for one in levels:
+            kinds.update(one.failed)
+        return f"{server}: no request succeeded ({_kinds(kinds)})."
     best = max(levels, key=lambda one: one.rates.tokens_per_s)
+    what = "event" if any(one.uncounted for one in levels) else "token"
     return (
-        f"{server}: at most {number(best.rates.tokens_per_s)} tokens/s, at {found.asked.unit} {best.level:g} with a "
-        f"median of {_ms(best.latency.ttft_s.p50)} to the first token and {_ms(best.latency.tpot_s.p50)} a token."
+        f"{server}: at most {number(best.rates.tokens_per_s)} {what}s/s, at {found.asked.unit} {best.level:g} with a "
+        f"median of {_ms(best.latency.ttft_s.p50)} to the first {what} and {_ms(best.latency.tpot_s.p50)} "
+        f"{'an' if what == 'event' else 'a'} {what}."
     )
 
 
@@ -118,8 +128,13 @@ def flags(found: Found) -> list[str]:
 def _level_flags(found: Found, one: Level) -> list[str]:
     said = []
     if one.failed:
-        kinds = listed([f"{count} {kind}" for kind, count in one.failed.items()])
-        said.append(f"{sum(one.failed.values())} of {counted(one.requests, 'request')} failed ({kinds})")
+        failed = f"{sum(one.failed.values())} of {counted(one.requests, 'request')} failed ({_kinds(one.failed)})"
+        said.append(failed)
+    if one.uncounted:
+        said.append(
+            f"the server told no count of tokens for {one.uncounted} of {counted(one.answered, 'answer')}: each event "
+            "counts as one token there, and may hold several; tokens/s and milliseconds a token are those of events"
+        )
     if one.client_share > SLOW_CLIENT:
         said.append(f"specq itself took {100 * one.client_share:.0f} % of a core, which may have made it late")
     if found.asked.arrivals != "closed" and one.latency.late:
@@ -133,6 +148,10 @@ def _level_flags(found: Found, one: Level) -> list[str]:
             "with the length of the run"
         )
     return [*said, *one.notes]
+
+
+def _kinds(failed: Mapping[str, int]) -> str:
+    return listed([f"{count} {kind}" for kind, count in failed.items()])
 
 
 def _ms(value: float | None) -> str:
