@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import json
 import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -42,6 +43,11 @@ def test_paths_are_relative_where_they_can_be(monkeypatch: pytest.MonkeyPatch, t
     assert provenance.tidy(Path("evals/chat.jsonl")) == "evals/chat.jsonl"
 
 
+def test_a_command_in_a_record_says_where_this_machine_keeps_its_files() -> None:
+    words = ["A=1", sys.executable, f"{provenance.SOURCE}/engines/host.py", "--model", f"{Path.home()}/m"]
+    assert provenance.tidy_command(words) == ("A=1", "python", "specq/engines/host.py", "--model", "~/m")
+
+
 def test_git_revision_and_dirty_flag(tmp_path: Path) -> None:
     assert provenance.git_state(tmp_path) is None
     git = ["git", "-C", str(tmp_path), "-c", "user.name=n", "-c", "user.email=e@e"]
@@ -50,6 +56,9 @@ def test_git_revision_and_dirty_flag(tmp_path: Path) -> None:
     clean = provenance.git_state(tmp_path)
     assert clean is not None
     assert (len(clean["revision"]), clean["dirty"]) == (40, False)
+    (tmp_path / "results").mkdir()
+    (tmp_path / "results" / "run.json").write_text("", encoding="utf-8")
+    assert provenance.git_state(tmp_path) == clean
     (tmp_path / "new").write_text("", encoding="utf-8")
     dirty = provenance.git_state(tmp_path)
     assert dirty is not None

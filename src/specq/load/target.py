@@ -25,7 +25,7 @@ from specq.engines.served.request import Streamed
 from specq.engines.served.session import Session, Where, model_names
 from specq.load.asked import Asked, Server
 from specq.load.rows import Started
-from specq.run.provenance import hide_home
+from specq.run.provenance import hide_home, tidy_command
 
 LOGS = "servers"
 """Where in a run's folder the logs of started servers lie."""
@@ -101,7 +101,7 @@ class Target:
             began=began,
             url=session.url,
             model=hide_home(session.model),
-            command=tuple(hide_home([*(f"{key}={value}" for key, value in command.env.items()), *command.argv])),
+            command=tidy_command([*(f"{key}={value}" for key, value in command.env.items()), *command.argv]),
             log=f"{LOGS}/{log.name}",
             seconds=seconds,
             settings=hide_home(asdict(self.settings)),

@@ -6,6 +6,7 @@ import os
 import platform
 import subprocess
 import sys
+from collections.abc import Sequence
 from importlib import metadata
 from pathlib import Path
 from typing import Any
@@ -108,12 +109,18 @@ def changes(then: dict[str, Any], now: dict[str, Any]) -> list[str]:
     return [f"{name}: {before} -> {after}" for name, before, after in pairs if before != after]
 
 
+_STATUS = ["git", "status", "--porcelain", "--", ":(top)", ":(top,exclude)results"]
+
+
 def git_state(folder: Path) -> dict[str, Any] | None:
-    """Revision and dirty flag of the git tree that holds `folder`; null outside one or without git."""
+    """Revision and dirty flag of the git tree that holds `folder`; null outside one or without git.
+
+    What runs leave in results/ makes nothing dirty.
+    """
     revision = _output(["git", "rev-parse", "HEAD"], folder)
     if not revision:
         return None
-    return {"revision": revision, "dirty": bool(_output(["git", "status", "--porcelain"], folder))}
+    return {"revision": revision, "dirty": bool(_output(_STATUS, folder))}
 
 
 def _output(command: list[str], folder: Path) -> str | None:
@@ -152,6 +159,13 @@ def hide_home(value: Any) -> Any:
     home = str(Path.home())
     # A home of "/" (a container without a user) would turn every slash into a tilde.
     return value if len(home) < 2 else _map_strings(value, lambda text: _swap(text, home, "~"))
+
+
+def tidy_command(words: Sequence[str]) -> tuple[str, ...]:
+    """A command as records hold it: this interpreter is python, specq's own files have their path in the package."""
+    package = str(SOURCE.parent)
+    shown = ["python" if word == sys.executable else word.removeprefix(f"{package}/") for word in words]
+    return tuple(hide_home(shown))
 
 
 def show_home(value: Any) -> Any:

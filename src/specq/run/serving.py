@@ -19,7 +19,7 @@ from specq.engines.served.session import Session
 from specq.run import bandwidth, engines
 from specq.run.artifacts import Made
 from specq.run.job import Job, Task
-from specq.run.provenance import hide_home
+from specq.run.provenance import hide_home, tidy_command
 
 FOLDER = "servers"
 """Where in a run's folder the logs of its servers lie."""
@@ -91,7 +91,7 @@ def record(job: Job, task: str, arms: Sequence[str], decoder: Decoder, draft: Dr
             arms=tuple(arms),
             server=session.kind.NAME,
             model=str(hide_home(session.model)),
-            command=tuple(map(str, hide_home(list(command(session))))),
+            command=tidy_command(command(session)),
             log="" if log is None else f"{FOLDER}/{log.name}",
             settings=dict(hide_home(asdict(session.settings()))),
             exactness=exactness,
