@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import subprocess
+import sys
 from collections.abc import Callable
 from pathlib import Path
 
@@ -137,3 +139,19 @@ def test_a_running_servers_slots_are_refused_or_left_idle(tmp_path: Path, folder
         engine = f'kind = "openai"\nurl = "http://h:1"\n{tokenizer}\nslots = {slots}'
         (one,) = planned(tmp_path, engine, more=evals).evals
         assert (one.batch_size, bool(one.one_by_one)) == (at_once, slots == 1)
+
+
+def test_a_plan_for_a_server_loads_nothing_that_runs_a_model_here(
+    tmp_path: Path, folder_of: Callable[..., Path]
+) -> None:
+    planned(tmp_path, 'kind = "vllm"', model=str(folder_of("llama")), more=LOOKUP)
+    code = (
+        "import sys\n"
+        "from pathlib import Path\n"
+        "from specq.experiment import config\n"
+        "from specq.run import inputs\n"
+        f"inputs.make_plan(config.load(Path({str(tmp_path / 'served.toml')!r})), measure_bandwidth=True)\n"
+        "print(*(one for one in ('specq.quantize.load', 'specq.engines.hf') if one in sys.modules))"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.split() == []

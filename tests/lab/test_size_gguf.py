@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 
 from specq.core.errors import ModelError
-from specq.lab import size_gguf
 from specq.lab.size import size_models
+from specq.models import gguf_header
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "models"))
 import model_files
@@ -25,19 +25,22 @@ def file(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def test_tensors_and_bytes_differ_from_those_of_the_gguf_library(file: Path) -> None:
     import gguf
 
-    other = {one.name: (int(one.n_elements), int(one.n_bytes)) for one in gguf.GGUFReader(file).tensors}
-    assert {one.name: (one.elements, one.size) for one in size_gguf.read(file).tensors} == other
+    other = {
+        one.name: (one.tensor_type.name, len(one.shape), int(one.n_elements), int(one.n_bytes))
+        for one in gguf.GGUFReader(file).tensors
+    }
+    assert {one.name: (one.kind, one.axes, one.elements, one.size) for one in gguf_header.read(file).tensors} == other
 
 
 def test_a_type_has_other_bytes_than_the_gguf_library_says() -> None:
     from gguf.constants import GGML_QUANT_SIZES
 
-    assert {int(kind): sizes for kind, sizes in GGML_QUANT_SIZES.items()} == size_gguf._TYPES
+    assert {int(kind): (kind.name, *sizes) for kind, sizes in GGML_QUANT_SIZES.items()} == gguf_header.TYPES
 
 
 def test_bits_leave_scales_and_floats_out(file: Path) -> None:
     (one,) = size_models(str(file), context=64).models
-    tensors = size_gguf.read(file).tensors
+    tensors = gguf_header.read(file).tensors
     weights = one.model.weights
     assert weights.bytes == sum(tensor.size for tensor in tensors)
     assert weights.parameters == sum(tensor.elements for tensor in tensors)

@@ -55,6 +55,18 @@ def test_kind_is_that_of_the_linears_not_of_norms_and_embeddings(tmp_path):
     assert not gguf.read_header(write_gguf(tmp_path / "f.gguf", kind="F16")).quantized
 
 
+def test_a_header_takes_the_seconds_of_a_library_that_reads_each_token(tmp_path, monkeypatch):
+    import gguf as library
+
+    from specq.engines.served import files
+
+    file = write_gguf(tmp_path / "q.gguf", kind="Q4_1", vocab_size=1000)
+    true = sum(int(tensor.n_bytes) for tensor in library.GGUFReader(file).tensors)
+    monkeypatch.setattr(library, "GGUFReader", None)
+    assert files.gguf_bytes(file, tied=True) == (true, true)
+    assert files.gguf_dtype(file) == "Q4_1"
+
+
 def test_converted_folder_is_plain_and_keeps_what_the_file_says(tmp_path, cache_folder):
     from transformers import AutoModelForCausalLM
 

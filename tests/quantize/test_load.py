@@ -16,8 +16,9 @@ from specq.core.errors import ModelError
 from specq.models.quiet import quiet
 from specq.quantize import load
 from specq.quantize.audited import NO_KERNEL
+from specq.quantize.declared import is_quantized
 from specq.quantize.kernels import INT4, INT8, KernelLinear
-from specq.quantize.load import is_quantized, load_quantized
+from specq.quantize.load import load_quantized
 
 pytestmark = pytest.mark.usefixtures("one_thread")
 IDS = torch.tensor([tiny.prompt("a quick test, a quicker test").ids])

@@ -21,8 +21,9 @@ from specq.models.facts import facts
 from specq.models.kept import Kept
 from specq.models.refs import Resolved
 from specq.quantize.crossovers import Crossovers
+from specq.quantize.declared import is_quantized
 from specq.quantize.dense import lacks_kernels, pack
-from specq.quantize.load import is_quantized, load_dense, load_quantized, without_kernels
+from specq.quantize.load import load_dense, load_quantized, without_kernels
 from specq.quantize.noise import add_noise
 from specq.quantize.replace import held_bytes, read_bytes
 

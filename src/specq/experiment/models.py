@@ -17,6 +17,7 @@ from specq.models import cache, facts, refs, tokenizers
 from specq.models import kept as kept_ids
 from specq.models.refs import Resolved
 from specq.quantize import contents, fits, held, layers, recipes
+from specq.quantize.declared import is_quantized
 from specq.quantize.held import Place, Weights
 from specq.quantize.recipes import Recipe
 
@@ -280,6 +281,4 @@ def _again(source: PlannedModel, engine: Engine, prefill: Prefill) -> PlannedMod
 
 
 def _is_quantized(model: PlannedModel) -> bool:
-    from specq.quantize.load import is_quantized
-
     return is_quantized(model.resolved.folder)

@@ -9,8 +9,8 @@ from typing import Any
 
 from specq.core.errors import ModelError
 from specq.lab import size_config, size_gguf
-from specq.lab.size_gguf import Gguf
-from specq.models import fetch, headers, hub
+from specq.models import fetch, gguf_header, headers, hub
+from specq.models.gguf_header import Gguf
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -47,7 +47,7 @@ def find(name: str) -> Found:
             return Found(name=name, place=str(path), config=size_config.read(path))
         if path.suffix == ".safetensors":
             raise ModelError(f"{path} is one weights file: give the folder that holds it and config.json")
-        header = size_gguf.read(path)
+        header = gguf_header.read(path)
         return Found(name=name, place=str(path), config=size_gguf.as_config(path, header), gguf=header)
     if name in fetch.BUILTINS:
         raise ModelError(f"no model {name!r}: did you mean '{fetch.PREFIX}{name}'?")

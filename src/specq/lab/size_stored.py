@@ -10,10 +10,10 @@ from typing import Any
 from specq.core.errors import ModelError
 from specq.lab import size_parameters
 from specq.lab.size_find import Found
-from specq.lab.size_gguf import GgufTensor
 from specq.lab.size_parameters import Count
 from specq.lab.size_weights import NOMINAL, Weights, in_bits, nominal, spread
 from specq.models import headers
+from specq.models.gguf_header import GgufTensor
 from specq.models.layers import first
 
 _FLOATS = {"F32": "fp32", "BF16": "bf16", "F16": "fp16", "F64": "fp64"}

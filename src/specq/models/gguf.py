@@ -10,11 +10,11 @@ from typing import Any
 
 import specq
 from specq.core.errors import ModelError
-from specq.models import cache
+from specq.models import cache, gguf_header
 from specq.models.check import check_folder, is_whole
+from specq.models.gguf_header import MAGIC
 from specq.models.quiet import quiet
 
-MAGIC = b"GGUF"
 NOT_QUANTIZED = ("F32", "F16", "BF16", "F64")
 ORIGIN = "specq.json"
 
@@ -48,33 +48,19 @@ def read_header(path: Path) -> GgufHeader:
     Raises:
         ModelError: the file is no GGUF, is truncated, has no tensors or is one part of several.
     """
-    _check_magic(path)
-    size = path.stat().st_size
-    from gguf import GGUFReader
-
-    try:
-        reader = GGUFReader(path)
-    except (ValueError, IndexError, KeyError, UnicodeDecodeError, OverflowError, MemoryError) as error:
+    found = gguf_header.read(path, whole=False)
+    value = found.values.get
+    if found.parts > 1:
         raise ModelError(
-            f"{path} is a GGUF file that is truncated or broken ({size} bytes): copy or download it again"
-        ) from error
-
-    def value(key: str) -> Any:
-        field = reader.get_field(key)
-        return None if field is None else field.contents()
-
-    architecture = value("general.architecture")
-    parts = value("split.count")
-    if parts and parts > 1:
-        raise ModelError(
-            f"{path} is one part of {parts}: join them first with: llama-gguf-split --merge {path} OUT.gguf"
+            f"{path} is one part of {found.parts}: join them first with: llama-gguf-split --merge {path} OUT.gguf"
         )
-    if not isinstance(architecture, str) or not reader.tensors:
+    architecture = value("general.architecture")
+    if not isinstance(architecture, str) or not found.tensors:
         raise ModelError(f"{path} is a GGUF file without a model (no architecture or no tensors)")
     kinds: Counter[str] = Counter()
-    for tensor in reader.tensors:
-        if tensor.name.startswith("blk.") and len(tensor.shape) >= 2:
-            kinds[tensor.tensor_type.name] += int(tensor.n_elements)
+    for tensor in found.tensors:
+        if tensor.name.startswith("blk.") and tensor.axes >= 2:
+            kinds[tensor.kind] += tensor.elements
     if not kinds:
         raise ModelError(f"{path} is a GGUF file without the layers of a language model (architecture {architecture})")
     return GgufHeader(

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from specq.core.errors import ModelError
+from specq.models import headers
 from specq.models.layers import first
 from specq.quantize.recipes import ROW
 from specq.quantize.schemes import FIX, LINEAR, Declared, Scheme
@@ -41,6 +42,12 @@ _WIDTHS = {"gptq": (2, 3, 4, 8), "awq": (4,)}
 ALLOWED = "allowed are compressed-tensors, gptq, awq, MLX folders and plain floats"
 ANEW = "get the model in floats and type: specq quantize MODEL"
 _LONGEST = 80
+
+
+def is_quantized(folder: Path) -> bool:
+    """Whether config.json says that the weights are quantized, in whatever format."""
+    config = headers.read_json(folder / "config.json")
+    return bool(config.get("quantization_config") or config.get("quantization"))
 
 
 def declared(folder: Path, config: Mapping[str, Any]) -> Declared:

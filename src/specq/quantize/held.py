@@ -14,6 +14,7 @@ from specq.models.kept import ID_BYTES, Kept
 from specq.quantize import contents, layers, room
 from specq.quantize.audited import NO_KERNEL
 from specq.quantize.contents import FLOATS, Contents, Layer, canonical, module
+from specq.quantize.declared import is_quantized
 from specq.quantize.recipes import Recipe
 from specq.quantize.schemes import PACKED, Declared, Scheme
 from specq.quantize.sizes import quantized_bytes, scale_count
@@ -165,10 +166,10 @@ def of_folder(folder: Path, engine: str) -> Weights:
     """
     if engine != "hf":
         return _as_declared(contents.read(folder))
-    from specq.quantize.load import is_quantized, without_kernels
-
     if not is_quantized(folder):
         return _as_declared(contents.read(folder))
+    from specq.quantize.load import without_kernels
+
     why = without_kernels(folder)
     method = str(headers.read_json(folder / "config.json")["quantization_config"]["quant_method"])
     if method not in DECLARED:

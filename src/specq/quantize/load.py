@@ -43,12 +43,6 @@ _OLDER = ("gptq", "awq")
 _DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16, "float16": torch.float16}
 
 
-def is_quantized(folder: Path) -> bool:
-    """Whether config.json says that the weights are quantized, in whatever format."""
-    config = headers.read_json(folder / "config.json")
-    return bool(config.get("quantization_config") or config.get("quantization"))
-
-
 def check_readable(folder: Path) -> None:
     """Refuse a quantized folder that load_quantized would refuse for its format or for a package that is missing.
 

@@ -31,7 +31,7 @@ def make_plan(experiment: Experiment, *, measure_bandwidth: bool = False) -> Pla
     """
     measured = None
     if measure_bandwidth and not experiment.engine.attaches:
-        from specq.engines.hf import pick_device
+        from specq.engines.devices import pick_device
 
         measured = bandwidth.measure(pick_device(experiment.engine.device), threads=experiment.engine.threads).median
     return planning.make(experiment, bandwidth_bytes_per_s=measured)
@@ -43,7 +43,7 @@ def device_name(experiment: Experiment) -> str:
         return "unknown: the server runs already"
     if experiment.engine.is_server:
         return f"the server's own choice beside {provenance.device_name('cpu')}"
-    from specq.engines.hf import pick_device
+    from specq.engines.devices import pick_device
 
     return provenance.device_name(pick_device(experiment.engine.device))
 

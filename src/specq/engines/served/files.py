@@ -109,9 +109,9 @@ def facts(kind: str, name: str, *, revision: str | None, started: bool, dtype: s
 
 def gguf_bytes(file: Path, *, tied: bool) -> tuple[int, int]:
     """Bytes of all tensors of a GGUF file, and of those that one pass of one row reads."""
-    from gguf import GGUFReader
+    from specq.models import gguf_header
 
-    sizes = {tensor.name: int(tensor.n_bytes) for tensor in GGUFReader(file).tensors}
+    sizes = {tensor.name: tensor.size for tensor in gguf_header.read(file).tensors}
     embedding = 0 if tied or "output.weight" not in sizes else sizes.get("token_embd.weight", 0)
     return sum(sizes.values()), sum(sizes.values()) - embedding
 
