@@ -54,7 +54,7 @@ class Fake:
         self._now = 0.0
         self.asked: list[tuple[Prompt, bool]] = []
 
-    def prompt(self, id: str, text: str) -> Prompt:
+    def prompt(self, id: str, text: str, **how: Any) -> Prompt:
         """One id a word."""
         return Prompt(id=id, ids=tuple(hash(word) for word in text.split()), text=text)
 

@@ -7,6 +7,7 @@ from lab_fakes import LENGTHS, WRITE, Fake, bench, linear
 
 from specq.core.errors import ConfigError
 from specq.lab import batching, context, prompt_cache
+from specq.lab.requester import OwnPrompt
 from specq.workloads import counting
 
 
@@ -104,7 +105,8 @@ def test_a_cache_that_claims_what_was_never_asked_is_believed() -> None:
 
 def test_own_prompts_are_rated_by_tag_and_weighted_by_tokens() -> None:
     head = " ".join(f"w{place}" for place in range(30))
-    own = [(f"{head} one", ("a",)), (f"{head} two", ("a",)), ("short text", ("b",)), (f"{head} four", ("b",))]
+    texts = [(f"{head} one", "a"), (f"{head} two", "a"), ("short text", "b"), (f"{head} four", "b")]
+    own = [OwnPrompt(text=text, tokens=len(text.split()), tags=(tag,)) for text, tag in texts]
     found = of_cache(Fake(), own=own)
     assert found.own is not None
     assert found.own.requests == 4

@@ -18,6 +18,7 @@ from specq.core.errors import ConfigError, RunFolderError
 from specq.lab import asked, batching, context, halves, lab_layout, lab_report, measured, opening, peak, prompt_cache
 from specq.lab import rows as records
 from specq.lab.bench import Settings
+from specq.lab.requester import OwnPrompt
 from specq.lab.requester_served import ServedRequester
 from specq.report import markdown
 from specq.run import bandwidth
@@ -44,7 +45,8 @@ def run_of(folder: Path, fake: Fake, info: dict[str, Any] = INFO) -> Path:
     made = bench(fake, write=appender.append)
     halves.measure(made)
     context.measure(made)
-    prompt_cache.measure(made, [("w1 w2 w3 <i>x</i>", ("<tag>",)), ("w1 w2 w3 y", ("other",))])
+    own = [("w1 w2 w3 <i>x</i>", "<tag>"), ("w1 w2 w3 y", "other")]
+    prompt_cache.measure(made, [OwnPrompt(text=text, tokens=4, tags=(tag,)) for text, tag in own])
     batching.measure(made, (1, 2, 4))
     made.note("batch", "something <u>to tell</u>")
     appender.close()

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import statistics
+from collections import Counter as Counted
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from specq.core.errors import ConfigError, nearest
 from specq.lab import batching, context, halves, machines
@@ -14,24 +15,31 @@ from specq.lab.batching import Machine
 from specq.lab.bench import Settings
 from specq.lab.measured import PARTS, Size
 from specq.lab.opening import Wanted
+from specq.lab.requester import OwnPrompt
 from specq.workloads import rendering
 from specq.workloads.counting import Counter
+
+if TYPE_CHECKING:
+    from specq.models.light_tokenizer import LightTokenizer
+    from specq.workloads.request import Request
 
 LENGTHS = (64, 128, 256, 512, 768, 1024)
 _NOMINAL = {"float32": "fp32", "bfloat16": "bf16", "float16": "fp16"}
 _FLOAT_BITS = 16
 ROOM = 64
 """Tokens that a stamp, a template or a further question may add to a prompt."""
+UNTEMPLATED = "no model is named, so that messages are counted in words without its chat template: give --model MODEL"
 MOST_OWN = 64
 """Prompts of the user's own that are asked: as many as a page can tell of."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OwnPrompts:
-    """The user's prompts as texts with tags, and what their own request is taken to be."""
+    """The user's prompts as the model sees them, what their own request is taken to be, and notes on reading."""
 
-    prompts: tuple[tuple[str, tuple[str, ...]], ...]
+    prompts: tuple[OwnPrompt, ...]
     given: dict[str, Any]
+    notes: tuple[str, ...] = ()
 
 
 def check(parts: Sequence[str], settings: Settings, sizes: Sequence[int]) -> None:
@@ -61,6 +69,7 @@ def check(parts: Sequence[str], settings: Settings, sizes: Sequence[int]) -> Non
 def own(
     counter: Counter,
     *,
+    tokenizer: LightTokenizer | None = None,
     prompts: Path | None,
     prompt_tokens: int | None,
     output_tokens: int | None,
@@ -77,7 +86,8 @@ def own(
             raise ConfigError(f"{what} {value}: allowed is 1 or more")
     if cached_share is not None and not 0 <= cached_share <= 1:
         raise ConfigError(f"--cached-share {cached_share}: allowed is a share from 0 to 1, 0.6 is 60 %")
-    texts: tuple[tuple[str, tuple[str, ...]], ...] = ()
+    texts: tuple[OwnPrompt, ...] = ()
+    notes: Counted[str] = Counted()
     told: list[int] = []
     prompt: float | None = prompt_tokens
     unit = "tokens" if prompt_tokens is not None or counter.unit.startswith("tokens") else "words"
@@ -86,21 +96,36 @@ def own(
         from specq.workloads import read_workload
 
         read = read_workload(prompts)
-        texts = tuple((rendering.plain(one), one.tags) for one in read.requests)[:MOST_OWN]
+        texts = tuple(_seen(one, counter, tokenizer, notes) for one in read.requests)
         told = [one.output_tokens for one in read.requests if one.output_tokens]
         if prompt is None:
-            prompt = statistics.median(counter.count(rendering.plain(one)) for one in read.requests)
+            prompt = statistics.median(one.tokens for one in texts)
             origin = f"the median of {len(read.requests)} prompts of {prompts.name}"
     output = output_tokens or (statistics.median(told) if told else measured_output)
     given = {"prompt": prompt, "output_tokens": output, "origin": origin, "unit": unit, "cached_share": cached_share}
-    return OwnPrompts(prompts=texts, given=given)
+    told_notes = (f"{note} ({count} of {len(texts)} prompts)" for note, count in notes.items())
+    return OwnPrompts(prompts=texts[:MOST_OWN], given=given, notes=tuple(told_notes))
+
+
+def _seen(one: Request, counter: Counter, tokenizer: LightTokenizer | None, notes: Counted[str]) -> OwnPrompt:
+    """A prompt as the user's requests are: through the model's chat template where the model is known."""
+    asked = rendering.asked(one)
+    messages = () if isinstance(asked, str) else tuple(map(dict, asked))
+    if tokenizer is None:
+        text = rendering.plain(one)
+        notes.update([UNTEMPLATED] if messages else [])
+        return OwnPrompt(text=text, tokens=counter.count(text), tags=one.tags, messages=messages)
+    text, special, found = rendering.text_of(tokenizer, one)
+    notes.update(found)
+    tokens = len(tokenizer.ids(text, special=special))
+    return OwnPrompt(text=text, tokens=tokens, tags=one.tags, special=special, messages=messages)
 
 
 def window(settings: Settings, counter: Counter, asked: OwnPrompts) -> int | None:
     """Tokens that a started server must hold for one request; None, the model's own, where lengths are in words."""
     if not counter.unit.startswith("tokens"):
         return None
-    longest = max([*settings.lengths, *(counter.count(text) for text, _ in asked.prompts)])
+    longest = max([*settings.lengths, *(one.tokens for one in asked.prompts)])
     # Some servers want blocks.
     return -(-(longest + settings.output_tokens + ROOM) // 256) * 256
 

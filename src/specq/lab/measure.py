@@ -110,13 +110,14 @@ def measure_requests(
     )
     opening.check(wanted)
     if wanted.local is None:
-        counter = counting.counter()
+        tokenizer, counter = None, counting.counter()
     else:
         tokenizer = light_tokenizer.load(wanted.local)
         counter = counting.Counter(unit=f"tokens of {wanted.local}", spans=tokenizer.spans)
     cut_from = synthetic.text_of(str(text))
     own = asked.own(
         counter,
+        tokenizer=tokenizer,
         prompts=None if prompts is None else Path(prompts),
         prompt_tokens=prompt_tokens,
         output_tokens=output_tokens,
@@ -192,6 +193,8 @@ def _measure(
     with opening.opened(wanted, slots=first, folder=folder, say=say) as requester:
         bench = Bench(requester, settings, counter=counter, text=text, write=write, say=say)
         jsonl.write_whole(folder / "target.json", requester.describe())
+        for told in own.notes:
+            bench.note("own prompts", told)
         bench.warm_up()
         for part, measure in (
             (halves.PART, lambda: halves.measure(bench)),

@@ -221,6 +221,10 @@ def _own(given: Mapping[str, Any], rows: Sequence[Row], cache: Cache | None) -> 
     prompt = given["prompt"]
     if prompt is None:
         prompt, scale = statistics.median(row.prompt_tokens for row in rows if row.part in PARTS), 1.0
+    # What the server counted of them holds its template, which words do not.
+    seen = [row.prompt_tokens for row in records.of(rows, prompt_cache.PART, prompt_cache.OWN)]
+    if seen and given["unit"] != "tokens":
+        prompt, scale = statistics.median(seen), 1.0
     return Own(
         prompt_tokens=prompt * scale,
         output_tokens=given["output_tokens"],

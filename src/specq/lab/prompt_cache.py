@@ -16,6 +16,7 @@ from datetime import UTC, datetime
 from specq.decoding.prefix import shared
 from specq.lab import rows as records
 from specq.lab.bench import Bench
+from specq.lab.requester import OwnPrompt
 from specq.lab.rows import Row, Spread, spread
 from specq.workloads.counting import Counter
 
@@ -97,8 +98,8 @@ class Cache:
         return sum(one.beyond for one in self.cases)
 
 
-def measure(bench: Bench, own: Sequence[tuple[str, tuple[str, ...]]] = ()) -> None:
-    """Ask all cases in shuffled order, then two users, then the user's own prompts (text and tags) in their order.
+def measure(bench: Bench, own: Sequence[OwnPrompt] = ()) -> None:
+    """Ask all cases in shuffled order, then two users, then the user's own prompts in their order.
 
     Raises:
         Unsupported: the engine keeps no cache that can be reused.
@@ -115,12 +116,12 @@ def measure(bench: Bench, own: Sequence[tuple[str, tuple[str, ...]]] = ()) -> No
     if own:
         bench.say(f"cache: {len(own)} prompts of your own, in their order")
         group, before = bench.group(), list[tuple[int, ...]]()
-        for text, tags in own:
-            prompt = bench.requester.prompt("own", text)
+        for one in own:
+            prompt = bench.requester.prompt("own", one.text, special=one.special, messages=one.messages)
             at_most = max((shared(prompt.ids, ids) for ids in before), default=0) if prompt.ids else None
             before.append(prompt.ids)
-            labels = {"part": PART, "what": OWN, "length": bench.counter.count(text), "group": group}
-            bench.ask(prompt, 2, cached=True, tags=tags, shared_tokens=at_most, alone=False, **labels)  # type: ignore[arg-type]
+            labels = {"part": PART, "what": OWN, "length": one.tokens, "group": group}
+            bench.ask(prompt, 2, cached=True, tags=one.tags, shared_tokens=at_most, alone=False, **labels)  # type: ignore[arg-type]
 
 
 def stamp() -> str:

@@ -29,6 +29,20 @@ class Answer:
     told: Mapping[str, float] = field(default_factory=dict)
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OwnPrompt:
+    """A prompt of the user's as the model sees it: `text` with its template around it, and what it was made of.
+
+    `special` says whether the tokenizer's special tokens come around the text, which a template writes itself.
+    """
+
+    text: str
+    tokens: int
+    tags: tuple[str, ...] = ()
+    special: bool = True
+    messages: tuple[dict[str, str], ...] = ()
+
+
 class Requester(Protocol):
     """Asks one engine. `slots` is how many requests it runs at once, None where nothing limits or tells that.
 
@@ -39,8 +53,12 @@ class Requester(Protocol):
     kind: str
     slots: int | None
 
-    def prompt(self, id: str, text: str) -> Prompt:
-        """A plain text as the engine takes it, no chat template around it; with ids where a tokenizer is known."""
+    def prompt(self, id: str, text: str, *, special: bool = True, messages: Sequence[Mapping[str, str]] = ()) -> Prompt:
+        """A text as the engine takes it, as it is; with ids where a tokenizer is known.
+
+        `special`: the tokenizer's special tokens come around it. `messages` are what servers of chats get in place of
+        the text; without any it is one message of the user's.
+        """
         ...
 
     def ask(self, prompt: Prompt, max_tokens: int, *, cached: bool = False, streamed: bool = True) -> Answer:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from specq.core.clock import now
@@ -30,9 +30,10 @@ class HFRequester:
         self._decoder = target.decoder(None)
         self._slot: Slot | None = None
 
-    def prompt(self, id: str, text: str) -> Prompt:
-        """The text with its ids, special tokens around it as the tokenizer puts them."""
-        return Prompt(id=id, ids=tuple(self._target.tokenizer(text)["input_ids"]), text=text)
+    def prompt(self, id: str, text: str, *, special: bool = True, messages: Sequence[Mapping[str, str]] = ()) -> Prompt:
+        """The text with its ids, special tokens around it as the tokenizer puts them, or none."""
+        ids = self._target.tokenizer(text, add_special_tokens=special)["input_ids"]
+        return Prompt(id=id, ids=tuple(ids), text=text)
 
     def ask(self, prompt: Prompt, max_tokens: int, *, cached: bool = False, streamed: bool = True) -> Answer:
         """One request, stamped token by token; unstreamed, by the engine's own decoding loop."""

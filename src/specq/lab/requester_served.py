@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import secrets
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, replace
 from typing import TYPE_CHECKING, Any
 
@@ -68,10 +68,11 @@ class ServedRequester:
         self._loop.run(self._client.close())
         self._loop.close()
 
-    def prompt(self, id: str, text: str) -> Prompt:
-        """The text, with its ids where a tokenizer was given, and as a message for servers of chats."""
-        ids = () if self._tokenizer is None else tuple(self._tokenizer.ids(text, special=True))
-        return Prompt(id=id, ids=ids, text=text, messages=({"role": "user", "content": text},))
+    def prompt(self, id: str, text: str, *, special: bool = True, messages: Sequence[Mapping[str, str]] = ()) -> Prompt:
+        """The text, with its ids where a tokenizer was given, and the messages for servers of chats."""
+        ids = () if self._tokenizer is None else tuple(self._tokenizer.ids(text, special=special))
+        said = tuple(map(dict, messages)) or ({"role": "user", "content": text},)
+        return Prompt(id=id, ids=ids, text=text, messages=said)
 
     def ask(self, prompt: Prompt, max_tokens: int, *, cached: bool = False, streamed: bool = True) -> Answer:
         """One request; a cold one carries a nonce that no other has."""

@@ -140,7 +140,10 @@ def _folder(folder: Path | None, config: Mapping[str, Any], counted: Count | Non
     for one in tensors.values():
         kinds[one.dtype] += one.size
     plain = all(kind in _FLOATS for kind in kinds)
-    listed = [GgufTensor(name=name, elements=one.elements, size=one.size) for name, one in tensors.items()]
+    listed = [
+        GgufTensor(name=name, kind=one.dtype, axes=len(one.shape), elements=one.elements, size=one.size)
+        for name, one in tensors.items()
+    ]
     precision = _FLOATS[kinds.most_common(1)[0][0]] if plain and kinds else ""
     if plain:
         return _of_tensors(listed, config, precision, None), []
