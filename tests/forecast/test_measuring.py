@@ -22,6 +22,7 @@ class FakeDecoder:
     right: bool = False
     drift: float = 0.0
     dips: bool = False
+    heavy: float = 1.0
     clock: list[int] = field(default_factory=list)
     seen: list[tuple[int, tuple[int, ...], Sampling]] = field(default_factory=list)
 
@@ -45,6 +46,7 @@ class FakeDecoder:
                         emitted=emitted,
                         draft_s=0.1 * size * slow,
                         verify_s=(1 + (0.01 if size < 4 or not self.dips else -0.05) * size + len(prompt.ids) // 100)
+                        * (self.heavy if size else 1)
                         * slow,
                         sample_s=0.02 * slow,
                         rest_s=0.03 * slow,
@@ -67,12 +69,14 @@ class FakeDecoder:
 
 
 class FakeTarget:
-    def __init__(self, *, right: bool = False, drift: float = 0.0, dips: bool = False) -> None:
-        """`drift`: by what share of the first text's seconds each text is slower than the one before.
+    def __init__(self, *, right: bool = False, drift: float = 0.0, dips: bool = False, heavy: float = 1.0) -> None:
+        """`heavy`: by what a draft makes the target's passes slower.
+
+        `drift`: by what share of the first text's seconds each text is slower than the one before.
 
         `dips`: a pass over 5 tokens takes less than one over 2.
         """
-        self.dips = dips
+        self.dips, self.heavy = dips, heavy
         self.right, self.drift, self.decoders, self.clock = right, drift, list[FakeDecoder](), list[int]()
         self.layers = list[int | None]()
         self.specs: list[DraftSpec | None] = []
@@ -83,6 +87,8 @@ class FakeTarget:
         self.decoders.append(
             FakeDecoder(k=draft.k if draft else 0, right=self.right, drift=self.drift, dips=self.dips, clock=self.clock)
         )
+        # Only the target's first layer, which measures its passes, leaves them as they are.
+        self.decoders[-1].heavy = self.heavy if draft is not None and draft.layers != 1 else 1.0
         return self.decoders[-1]
 
     def read(self) -> list[tuple[int, ...]]:
@@ -142,6 +148,16 @@ def test_the_targets_passes_are_measured_once_for_all_drafts() -> None:
     steady, _ = measured("early_exit")
     for one in found.values():
         assert [point.step_s for point in one.points] == [pytest.approx(point.step_s) for point in steady.points]
+
+
+def test_only_a_draft_with_weights_of_its_own_makes_the_targets_passes_slower() -> None:
+    target: Any = FakeTarget(heavy=1.3)
+    methods = {"model": {"model": "small"}, "lookup": {}, "early_exit": {"layers": 4}}
+    drafts: dict[str, DraftSpec] = {name: DraftSpec(method=name, k=4, **how) for name, how in methods.items()}  # type: ignore[arg-type]
+    prober, sampling = DraftSpec(method="early_exit", layers=1, k=1), Sampling(max_new_tokens=500)
+    found = measuring.measure(target, drafts, [prompt(6)], sampling, grid=(1, 4), prober=prober)
+    passes = {name: one.points[-1].verify_s for name, one in found.items()}
+    assert passes == {name: pytest.approx(1.04 * (1.3 if name == "model" else 1)) for name in methods}
 
 
 def test_stops_cannot_cut_what_is_measured_short() -> None:

@@ -44,17 +44,32 @@ def test_a_burst_that_hits_all_steps_of_one_k_does_not_move_its_point() -> None:
     assert by_size(pooled.points(seen, {}, (1, 2, 4, 8)))[4].draft_s == pytest.approx(4.0)
 
 
+def texts(*factors: float, around: float = 1.0) -> list[tuple[list[Step], float, dict[int, Point]]]:
+    """A text for each factor, in the seconds of a machine whose plain step takes `around`."""
+    return [(steps(2, 5, slow=around, verify=one), around, PASSES) for one in factors]
+
+
 def test_a_draft_whose_weights_slow_the_targets_pass_keeps_its_factor() -> None:
-    found = by_size(pooled.points([*steps(1, 5, verify=1.2), *steps(8, 2, verify=1.2)], PASSES, ()))
+    seen = texts(*[1.19, 1.2, 1.21] * 4, around=0.04)
+    assert pooled.factor(seen) == pytest.approx(1.2, abs=0.002)
+    found = by_size(pooled.points([*steps(1, 5), *steps(8, 2)], PASSES, (), slower=1.2))
     assert {size: one.verify_s for size, one in found.items()} == {
         size: pytest.approx(1.2 * one.verify_s) for size, one in PASSES.items()
     }
 
 
+def test_a_factor_that_differs_from_text_to_text_is_drawn_towards_one() -> None:
+    assert pooled.factor(texts(0.7, 1.25, 0.85, 0.86)) == pytest.approx(1.0, abs=0.05)
+    assert pooled.factor(texts(0.85, 0.85, 0.86)) == 1.0  # Three texts say too little.
+    # Many texts settle what few do not.
+    assert pooled.factor(texts(*[0.7, 1.0, 0.85, 0.86] * 30)) == pytest.approx(0.855, abs=0.01)
+    assert pooled.factor(texts(1.0, 1.0, 1.0, 1.0)) == 1.0
+
+
 def test_a_lookup_that_seldom_finds_a_place_has_a_point_at_every_k() -> None:
     found = by_size(pooled.points([*steps(0, 11), *steps(8, 1, verify=3.0, token=0.0)], PASSES, ()))
     assert sorted(found) == [0, 1, 2, 4, 8]
-    # One step says too little to give it a factor; the uncertainty is that of the passes.
+    # One step says too little of how far its steps lie from the curve; the uncertainty is that of the passes.
     assert found[8].verify_s == pytest.approx(1.4)
     assert (found[8].draft_s, found[8].n, found[8].spread) == (0.0, 9, 0.02)
 

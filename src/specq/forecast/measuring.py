@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
+from types import MappingProxyType
 
 import numpy as np
 
@@ -18,10 +19,12 @@ from specq.core.types import DraftSpec, Prompt, Sampling, Step
 from specq.engines.base import Decoder, LoadedTarget
 from specq.forecast import rising
 from specq.forecast.cost import Curve, Point
-from specq.forecast.pooled import point, points, scaled
+from specq.forecast.pooled import factor, in_plain_steps, point, points, scaled, times
 
 SECONDS = 5.0
 """At most so long a draft, but one round at least; loading and warming up are not in it."""
+SHARED = 4
+"""How many times as long the target's passes are measured, which all drafts' curves stand on."""
 APART = 2.0
 """Where the longest prompt has more than so many times the tokens of the shortest, both ends are measured."""
 _STEPS = 5
@@ -129,13 +132,13 @@ def measure(
         middle: the context that a curve tells first, where there are several; None: halfway.
         seconds: at most so long a draft, but one round at least.
         prober: a light draft that always proposes k tokens, with which the target's passes are measured once for all
-            drafts; None: each draft has its own.
+            drafts, for SHARED times as long; None: each draft has its own.
     """
     passes: list[dict[int, Point]] | None = None
     prefills: dict[int, list[float]] = {}
     if prober is not None:
         at = _depths(prober, prompts, sampling, grid, contexts)
-        passes = _passes(_curve(target, prober, at, sampling, seconds, prefills))
+        passes = in_plain_steps(_curve(target, prober, at, sampling, SHARED * seconds, prefills))
     found = {
         (name, part): _curve(
             target, one, _depths(one, prompts, sampling, grid, contexts), sampling, share, prefills, passes
@@ -207,7 +210,7 @@ def _curve(
     # Whole rounds, as many as fit: a round that is cut would measure the small k more often than the large ones.
     while True:
         if rounds and (rounds >= most or used * (rounds + 1) / rounds >= seconds):
-            found = [_measured(depth, used, {}) for depth in depths]
+            found = [_measured(depth, used) for depth in depths]
             # The target's passes that were measured once for all drafts are as they are.
             if again or any(passes) or not any(rising.of_points(one.plain, one.points) for one in found):
                 break
@@ -221,7 +224,11 @@ def _curve(
                 depth.drafted.append((taken, (before + after) / 2))
                 before = after
         rounds, used = rounds + 1, now() - begun
-    each = tuple(_measured(depth, used, known) for depth, known in zip(depths, passes, strict=True))
+    pairs = list(zip(depths, passes, strict=True))
+    slower = (
+        factor((*text, known) for depth, known in pairs for text in depth.drafted) if draft.method == "model" else 1.0
+    )
+    each = tuple(_measured(depth, used, known, slower) for depth, known in pairs)
     return replace(each[0], depths=each)
 
 
@@ -235,33 +242,24 @@ def _plainly(
     return point(0, taken).step_s
 
 
-def _measured(depth: _Depth, used: float, passes: Mapping[int, Point]) -> Curve:
-    """The curve at one depth; `passes` has the target's pass by proposals, in plain steps."""
+def _measured(
+    depth: _Depth, used: float, passes: Mapping[int, Point] = MappingProxyType({}), slower: float = 1.0
+) -> Curve:
+    """The curve at one depth; `passes` has the target's pass by proposals, in plain steps, `slower` by so much."""
     plain = point(0, depth.plain)
     return Curve(
         plain=plain,
         points=points(
             scaled(depth.drafted, plain.step_s),
-            {size: _times(one, plain.step_s) for size, one in passes.items()},
+            {size: times(one, plain.step_s) for size, one in passes.items()},
             depth.ks,
+            slower=slower,
         ),
         # Of plain steps, which lie as far after the prompt at each depth, so that depths keep their order.
         context=int(np.median([step.context for step in depth.plain])),
         measured_s=used,
         prefill_tokens=depth.tokens,
     )
-
-
-def _times(one: Point, factor: float) -> Point:
-    return replace(one, draft_s=factor * one.draft_s, verify_s=factor * one.verify_s, rest_s=factor * one.rest_s)
-
-
-def _passes(curve: Curve) -> list[dict[int, Point]]:
-    """The target's pass by proposals at each depth, in plain steps."""
-    return [
-        {one.proposed: _times(one, 1 / depth.plain.step_s) for one in depth.points if one.proposed}
-        for depth in curve.depths
-    ]
 
 
 def _read_by(draft: DraftSpec, prompts: Sequence[Prompt]) -> list[Prompt]:
