@@ -36,6 +36,7 @@ def test_what_is_known_is_printed_as_bounds_and_bounds_as_what_is_known(
     assert rows(shown)[0] == ["d", str(3 * T), str(3 * T), "0", "0"]
     # Draft, rule, k, one number, and an interval.
     assert {len(row) for row in rows(shown)[1:]} == {7}
+    assert "3 texts are checked: " in shown
     assert "not checked" not in shown
     assert "do not fix it" not in shown
     sampling = Sampling(temperature=0.7, top_p=0.99)
@@ -43,7 +44,8 @@ def test_what_is_known_is_printed_as_bounds_and_bounds_as_what_is_known(
     assert cli.main(asked) == 0
     shown = capsys.readouterr().out
     assert "Replayed 3 texts at temperature 0.7, top-p 0.99." in shown
-    assert "Of 3 texts it was not checked whether the target wrote them" in shown
+    assert "3 texts are not checked: whether the target wrote them at these settings, the files do not fix" in shown
+    assert "texts are checked" not in shown
     assert "do not fix it" in shown
     assert {len(row) for row in rows(shown)[1:] if row[1] == "match"} == {9}
 

@@ -9,6 +9,7 @@ import eval_runs
 import pytest
 
 from specq.core.evaluated import PROBE, EvalAnswer, EvalProof
+from specq.core.nouns import counted
 from specq.report import Report, layout_quality
 from specq.report.markdown import render
 
@@ -95,7 +96,9 @@ def test_the_prompts_of_an_arm_are_not_the_baselines(tmp_path: Path, what: str) 
 
     report = eval_runs.report(tmp_path, change=change)
     assert of_w(report).startswith("invalid: ")
-    assert f"{len(some)} prompts are not the baseline's, token by token, first i0" in of_w(report)
+    assert f"{counted(len(some), 'prompt is', 'prompts are')} not the baseline's, token by token, first i0" in of_w(
+        report
+    )
 
 
 def test_an_item_is_missing_in_one_arm(tmp_path: Path) -> None:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from specq.cli.options import Json, Revision
+from specq.core.nouns import counted
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
@@ -88,7 +89,7 @@ def rows(made: Distilled) -> Iterator[tuple[str, str]]:
     yield "argmax agreement", f"{agreed['before']:.3f} before, {agreed['after']:.3f} after"
     yield (
         "measured on",
-        f"{held['positions']} tokens that the target wrote to {held['prompts']} held-out prompts "
+        f"{counted(held['positions'], 'token')} that the target wrote to {counted(held['prompts'], 'held-out prompt')} "
         f"({held['source']}) at temperature {held['temperature']}",
     )
     dropped = f", {texts['dropped']} dropped" if texts["dropped"] else ""
@@ -99,7 +100,7 @@ def rows(made: Distilled) -> Iterator[tuple[str, str]]:
     )
     yield (
         "training",
-        f"{training['steps']} steps, {training['tokens']} tokens in {training['seconds']:.0f} s, "
+        f"{counted(training['steps'], 'step')}, {training['tokens']} tokens in {training['seconds']:.0f} s, "
         f"{training['tokens_per_s']:.0f} tokens/s "
         f"(its products in {training['products']} alone: {training['products_tokens_per_s']:.0f})",
     )

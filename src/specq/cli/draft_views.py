@@ -69,7 +69,8 @@ def ceilings(curves: Mapping[str, Curve], most: int) -> Iterator[RenderableType]
 def study(found: Study, *, natural: str = "--lengths natural") -> Iterator[RenderableType]:
     """Which draft fits, and how fast each is expected to be; `natural` is what to type for texts that end."""
     load, ranking = found.experiment.workload, found.ranking
-    yield from table(("draft", "method", "tokenizer", "weights", "of the target"), _compatible(found))
+    columns = ("draft", "method", "tokenizer", "weights", "of the target", "remark")
+    yield from table(columns, list(_compatible(found)), prose=("remark",))
     warm = "greedy" if load.temperature == 0 else f"temperature {load.temperature:g}"
     yield text(
         f"Forecast from {counted(ranking.prompts, 'text')} of the target ({warm}, up to "
@@ -170,6 +171,7 @@ def as_json(found: Study, gaps: Sequence[Gap], live: Report | None, folder: Path
         "tokens": found.tokens,
         "past_end_tokens": found.past_end,
         "plain_tokens_per_s": found.ranking.plain_tokens_per_s,
+        "remarks": {name: said for name in found.drafts if (said := draft_notes.remark(found, name))},
         "curves": {name: asdict(curve) for name, curve in found.curves.items()},
         "falling": rising.told(found.curves),
         "hopeless": {name: why for name, curve in found.curves.items() if (why := curve.why_hopeless(_most(found)))},
@@ -199,13 +201,14 @@ def _most(found: Study) -> int:
 
 def _compatible(found: Study) -> Iterator[tuple[str, ...]]:
     whole = found.described["target"]["bytes_per_token"]
-    yield "(target)", NOTHING, NOTHING, size(found.described["target"]["weight_bytes"]), NOTHING
+    yield "(target)", NOTHING, NOTHING, size(found.described["target"]["weight_bytes"]), NOTHING, NOTHING
     for name, draft in found.drafts.items():
         own = found.described.get(name)
         read = NOTHING if own is None else f"{100 * own['bytes_per_token'] / whole:.0f} %"
         same = "the target's" if draft.method != "model" or draft.model == "self" else "same tokens"
         method = f"{draft.method} after lookup" if draft.lookup_first else draft.method
-        yield name, method, same, NOTHING if own is None else size(own["weight_bytes"]), read
+        weights = NOTHING if own is None else size(own["weight_bytes"])
+        yield name, method, same, weights, read, draft_notes.remark(found, name) or NOTHING
 
 
 def _forecast(one: Forecast) -> tuple[str, ...]:

@@ -9,9 +9,10 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from specq.cli.options import Json, Out, Revision, Set, Smoke
+from specq.cli.spelling import typed
 from specq.core.errors import ConfigError, RunFailed
 from specq.core.places import check_folder
-from specq.forecast import MOST_K
+from specq.forecast import MOST_K, SERVED
 from specq.run.catalog import DEFAULT_OUT
 
 if TYPE_CHECKING:
@@ -23,16 +24,16 @@ if TYPE_CHECKING:
 
 # Options that an experiment file has keys for; beside a file they would be heard by nobody.
 _KEYS = {
-    "prompts": "workload.prompts",
-    "limit": "workload.limit",
-    "max_new_tokens": "workload.max_new_tokens",
-    "temperature": "workload.temperature",
-    "top_p": "workload.top_p",
-    "lengths": "workload.lengths",
-    "engine": "engine.kind",
-    "dtype": "engine.dtype",
-    "seed": "workload.seed",
-    "revision": "target.revision",
+    "--prompts": "workload.prompts",
+    "--limit": "workload.limit",
+    "--max-new-tokens": "workload.max_new_tokens",
+    "--temperature": "workload.temperature",
+    "--top-p": "workload.top_p",
+    "--lengths": "workload.lengths",
+    "--engine": "engine.kind",
+    "--dtype": "engine.dtype",
+    "--seed": "workload.seed",
+    "--revision": "target.revision",
 }
 
 
@@ -80,13 +81,13 @@ def drafts(
     from specq import api
     from specq.forecast.of_file import changes_target
 
-    depths, natural = _contexts(contexts), ""
+    depths, natural = _contexts(contexts), "--set workload.lengths=natural"
+    keys, words = dict[str, str](), dict[str, str]()
     if live:
         check_folder(out)
     if Path(target).suffix == ".toml":
         _check_file(context, target, draft or [])
         asked = api.load_experiment(target, set_ or (), smoke=smoke)
-        natural = "--set workload.lengths=natural"
         if changes_target(asked):
             _check_measure(measure, live, target)
             _grid(asked, most, depths, measure=measure if live else 0, out=out, json=json)
@@ -101,21 +102,27 @@ def drafts(
             )
         if not 0 < top_p <= 1:
             raise ConfigError(f"--top-p {top_p}: allowed is above 0 to 1")
+        if engine not in ("hf", "mlx"):
+            raise ConfigError(f"--engine {engine}: allowed is hf or mlx, which read the weights; {SERVED}")
+        natural, keys = "--lengths natural", _KEYS
         load = {"limit": limit, "max_new_tokens": max_new_tokens, "temperature": temperature}
-        asked = api.ask_drafts(
-            target,
-            draft or [],
-            prompts,
-            revision=revision,
-            engine={"kind": engine, "dtype": dtype},
-            workload={**load, "top_p": top_p, "lengths": lengths, "seed": seed},
-        )
+        with typed(keys, words):
+            asked = api.ask_drafts(
+                target,
+                draft or [],
+                prompts,
+                revision=revision,
+                engine={"kind": engine, "dtype": dtype},
+                workload={**load, "top_p": top_p, "lengths": lengths, "seed": seed},
+            )
+        words = dict(zip(asked.levers, draft or [], strict=True))
     if measure is not None:
         raise ConfigError(
             f"--measure {measure}: it chooses among targets and drafts, and there is no lever of kind quantize or "
             "model; leave it out (the best two drafts are run)"
         )
-    _drafts(asked, most, depths, live=live, out=out, json=json, natural=natural or "--lengths natural")
+    with typed(keys, words):
+        _drafts(asked, most, depths, live=live, out=out, json=json, natural=natural)
 
 
 def _drafts(
@@ -194,10 +201,11 @@ def _check_file(context: typer.Context, file: str, draft: list[str]) -> None:
             f"drafts: {file} is an experiment, whose levers are the drafts, and {' '.join(draft)} is given beside it; "
             f"type: specq drafts {file}, or name a model in its place"
         )
-    for name, key in _KEYS.items():
+    for option, key in _KEYS.items():
+        name = option.removeprefix("--").replace("-", "_")
         source = context.get_parameter_source(name)
         if source is not None and source.name == "COMMANDLINE":
-            option, value = f"--{name.replace('_', '-')}", context.params[name]
+            value = context.params[name]
             raise ConfigError(f"{option} {value}: {file} says it in {key}; type --set {key}={value}")
 
 

@@ -17,6 +17,11 @@ from specq.report.words import NOTHING, ratio
 def ranking(found: FromFiles) -> Iterator[RenderableType]:
     """With seconds the best k of each draft and rule, else k = 1, 2, 4, ...; bounds as "a to b"."""
     yield text(f"Replayed {counted(found.texts, 'text')} at {_settings(found)}.")
+    if found.checked:
+        yield text(
+            f"{counted(found.checked, 'text is', 'texts are')} checked: nothing in the log-probabilities speaks against "
+            "the target having written them at these settings."
+        )
     yield from table(
         ("draft", "tokens", "exact", "bounded", "outside"),
         [
@@ -26,8 +31,8 @@ def ranking(found: FromFiles) -> Iterator[RenderableType]:
     )
     if found.checked < found.texts:
         yield text(
-            f"Of {counted(found.texts - found.checked, 'text')} it was not checked whether the target wrote them at "
-            "these settings: the files do not fix it; more log-probabilities a token do."
+            f"{counted(found.texts - found.checked, 'text is', 'texts are')} not checked: whether the target wrote them "
+            "at these settings, the files do not fix; more log-probabilities a token do."
         )
     if outside := max(one.outside for one in found.counts.values()):
         yield text(f"{counted(outside, 'token')} cannot be in the target's law: never accepted, under any rule.")

@@ -17,6 +17,7 @@ from transformers import GenerationConfig, PreTrainedModel
 import specq
 from specq.core import hashes, jsonl
 from specq.core.errors import ModelError, PromptError, Unsupported
+from specq.core.nouns import counted
 from specq.decoding import finite
 from specq.decoding.runnable import check_class
 from specq.distill import given, overlap, products, recipe, shards, shorten, train, vocabulary, work, writing
@@ -160,7 +161,8 @@ def _made(checked: _Checked, asked: Recipe, part: Path, final: Path, say: Say) -
         context=known.context,
         recipe=asked,
     )
-    say(f"the target answers {overlap.PROMPTS if checked.prompts is None else len(checked.prompts)} held-out prompts")
+    asks = overlap.PROMPTS if checked.prompts is None else len(checked.prompts)
+    say(f"the target answers {counted(asks, 'held-out prompt')}")
     writer.held_out(checked.prompts, part / shards.HELD_OUT)
     held = Files([part / shards.HELD_OUT])
     before = overlap.measure(model, held, head)
@@ -179,7 +181,7 @@ def _made(checked: _Checked, asked: Recipe, part: Path, final: Path, say: Say) -
     floor = train.floor(model, head)
     done = train.train(model, head, files, asked, part, say, limit_s=asked.training_s(sampled_s))
     _cast(model, dtypes)
-    say(f"trained {done.steps} steps, {done.tokens} tokens; measuring what is saved, as it is served")
+    say(f"trained {counted(done.steps, 'step')}, {done.tokens} tokens; measuring what is saved, as it is served")
     folder = _saved(model, source, part / "model")
     if ids is not None:
         kept.write(folder, ids, known.vocab)

@@ -19,6 +19,7 @@ from specq.engines.hf_target import HFTarget, Loaded
 from specq.models import kept, refs
 from specq.models.facts import facts
 from specq.models.kept import Kept
+from specq.models.quiet import quiet
 from specq.models.refs import Resolved
 from specq.quantize.crossovers import Crossovers
 from specq.quantize.declared import is_quantized
@@ -115,15 +116,16 @@ class HFEngine:
         if has_attention(resolved.folder):
             placed["attn_implementation"] = self.attention
         try:
-            loaded: Any = AutoModelForCausalLM.from_pretrained(
-                resolved.folder,
-                dtype=DTYPES.get(dtype, "auto"),
-                local_files_only=True,
-                trust_remote_code=False,
-                use_safetensors=True,
-                output_loading_info=True,
-                **placed,
-            )
+            with quiet():
+                loaded: Any = AutoModelForCausalLM.from_pretrained(
+                    resolved.folder,
+                    dtype=DTYPES.get(dtype, "auto"),
+                    local_files_only=True,
+                    trust_remote_code=False,
+                    use_safetensors=True,
+                    output_loading_info=True,
+                    **placed,
+                )
         except (OSError, ValueError, ImportError, RuntimeError) as error:
             first = str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__
             if "ignore_mismatched_sizes" in first:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 import tomllib
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -11,6 +10,7 @@ from typing import Any
 from pydantic import ValidationError
 
 from specq.core.errors import ConfigError
+from specq.core.nouns import slug
 from specq.experiment import overrides as set_keys
 from specq.experiment.explain import explain
 from specq.experiment.schema import Experiment, Origin
@@ -35,7 +35,7 @@ def load(path: Path, overrides: Sequence[str] = (), *, smoke: bool = False) -> E
         values, paths = set_keys.apply(_read(path), overrides)
     except RecursionError as error:
         raise ConfigError(f"{path}: nested too deeply; allowed are the tables that an experiment has") from error
-    values.setdefault("name", re.sub(r"[^A-Za-z0-9_-]+", "-", path.stem).strip("-_") or "experiment")
+    values.setdefault("name", slug(path.stem, "experiment"))
     try:
         experiment = Experiment.model_validate(_located(values, path.parent))
     except ValidationError as error:

@@ -14,6 +14,9 @@ from specq.run.catalog import DEFAULT_OUT
 MOST_K = 32
 """The most tokens that a draft may propose in a step."""
 
+SERVED = "for a model that is served type: specq replay, which ranks drafts from its log-probabilities"
+"""What to do about a target that only a server has."""
+
 if TYPE_CHECKING:
     from specq.experiment.schema import Experiment
     from specq.forecast.cost import Curve

@@ -10,8 +10,10 @@ from typing import Any
 from pydantic import ValidationError
 
 from specq.core.errors import ConfigError
+from specq.core.nouns import slug
 from specq.experiment.explain import explain
 from specq.experiment.schema import Experiment
+from specq.models import refs
 
 WORDS = (
     'a model (hub id, folder, GGUF file or built-in), "lookup", "lookup:suffix", "early_exit:25", "self:8", "self:4", '
@@ -47,8 +49,7 @@ def _alone(word: str) -> tuple[str, dict[str, Any]]:
         return f"self{value}", keys | {"method": "model", "model": "self", "bits": int(value)}
     if kind in ("lookup", "early_exit", "self") or not word.strip():
         raise ConfigError(f'drafts: "{word}" is no draft; allowed is {WORDS}')
-    name = re.sub(r"[^A-Za-z0-9_-]+", "-", Path(word).name).strip("-") or "draft"
-    return name, keys | {"method": "model", "model": word}
+    return slug(Path(word).name, "draft"), keys | {"method": "model", "model": word}
 
 
 def experiment(
@@ -71,13 +72,19 @@ def experiment(
     if not drafts:
         raise ConfigError(f"drafts: no DRAFT is given; allowed is {WORDS}")
     levers: dict[str, dict[str, Any]] = {}
+    seen: dict[str, str] = {}
+    # A model may be spelled in several ways, and mlx-lm's loop has one rule.
+    own = {"rule": "match"} if (engine or {}).get("kind") == "mlx" else {}
     for word in drafts:
         name, keys = lever(word)
-        if keys in levers.values():
-            raise ConfigError(f'drafts: "{word}" is given twice; give each draft once')
+        alike = repr(keys | ({"model": refs.same(keys["model"])} if "model" in keys else {}))
+        if alike in seen:
+            also = "" if seen[alike] == word else f', as "{seen[alike]}" and as "{word}"'
+            raise ConfigError(f'drafts: "{word}" is given twice{also}; give each draft once')
+        seen[alike] = word
         while name in levers or name in ("baseline", "each"):
             name += "_"
-        levers[name] = keys
+        levers[name] = keys | (own if keys["method"] == "model" else {})
     values = {
         "name": "drafts",
         "question": f"Which draft for {target}: {', '.join(levers)}?",

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from specq.core.errors import ConfigError
@@ -11,6 +11,8 @@ from specq.core.types import DraftSpec
 from specq.experiment.config import from_resolved
 from specq.experiment.levers import Kind, Lever
 from specq.experiment.schema import Experiment
+from specq.forecast import SERVED
+from specq.models import refs
 
 OTHER_TARGETS = ("quantize", "model")
 """Kinds of levers that make another target of an experiment's, each by itself."""
@@ -43,8 +45,13 @@ def ask(experiment: Experiment, *, targets: bool) -> Asked:
     and a lossy lever under an exact rule.
 
     Raises:
-        ConfigError: it has no lever of kind draft.
+        ConfigError: it has no lever of kind draft, or its engine is a server.
     """
+    if experiment.engine.is_server:
+        raise ConfigError(
+            f'{experiment.name}: engine.kind = "{experiment.engine.kind}": allowed is hf or mlx, which read the '
+            f"weights; {SERVED}"
+        )
     levers = experiment.levers
     drafts, notes = _drafts(levers.items(), experiment.name)
     changed = {name: lever for name, lever in levers.items() if lever.kind in OTHER_TARGETS}
@@ -82,7 +89,10 @@ def _drafts(levers: Iterable[tuple[str, Lever]], name: str) -> tuple[dict[str, L
         if draft.lossy:
             notes.append(f"{own}: {draft.rule} is lossy, so its steps cannot be replayed: the exact rules are forecast")
             lever = _exact(lever)
-        proposes = (draft.proposer, draft.lookup.proposer if draft.lookup_first else None)
+        proposer = draft.proposer
+        if proposer.model is not None:
+            proposer = replace(proposer, model=refs.same(proposer.model))
+        proposes = (proposer, draft.lookup.proposer if draft.lookup_first else None)
         if proposes in same:
             same[proposes].append(own)
             continue

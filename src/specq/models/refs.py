@@ -91,6 +91,12 @@ def _kind(name: str) -> tuple[Kind, Path]:
     return "hub", path
 
 
+def same(name: str) -> str:
+    """What all spellings of a model's name have in common: its folder or file, or else the name."""
+    path = Path(name).expanduser()
+    return str(path.resolve()) if path.exists() else name
+
+
 def _model_file(path: Path) -> Path:
     if path.suffix in PICKLES:
         raise ModelError(

@@ -26,7 +26,7 @@ from specq.core.errors import ModelError
 from specq.core.types import Prefill
 from specq.decoding.drafters.kept_head import trimmed
 from specq.decoding.runnable import load_config
-from specq.models import headers
+from specq.models import headers, quiet
 from specq.models.kept import Kept
 from specq.quantize import autogptq, contents, experts, packed
 from specq.quantize.audited import NO_KERNEL
@@ -264,6 +264,7 @@ def _by_transformers(folder: Path, settings: dict[str, Any], dtype: torch.dtype,
     )
 
 
+@quiet.quiet()
 def _loaded(folder: Path, kind: Any, *args: Any, **settings: Any) -> PreTrainedModel:
     method = headers.read_json(folder / "config.json")["quantization_config"]["quant_method"]
     try:

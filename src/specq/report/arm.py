@@ -6,6 +6,7 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from specq.core.nouns import counted
 from specq.core.records import Generated
 from specq.report import audit as audits
 from specq.report import facts, invariants, price, served, speed, targets, transforms
@@ -14,6 +15,8 @@ from specq.report.evals import measures as of_eval
 from specq.report.measures import Measure, accepted_histogram, of_arm
 from specq.report.runfile import RunFile
 from specq.report.verdict import Verdict
+
+_PROMPTS = ("prompt is", "prompts are")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -99,7 +102,7 @@ def of_run(
     flags = [f"{short}; they are in no number"] if short else []
     flags += [f"{targets.NO_KERNEL}{without}"] if without else []
     if compared is not None and compared.dropped and not run.missing:
-        flags.append(f"{compared.dropped} turns are left out: an arm has no answer there")
+        flags.append(f"{counted(compared.dropped, 'turn is', 'turns are')} left out: an arm has no answer there")
     flags += [cut] if (cut := _cut(run, id)) else []
     audit = audits.of_arm(run, id)
     prompts = len({g.prompt for g in own.values()})
@@ -141,7 +144,7 @@ def faults_of(run: RunFile, arm: str) -> tuple[str, ...]:
     elif run.baselines:
         differ = invariants.prompts_that_differ(own, run.generated[run.baselines[0]].values())
         if differ:
-            found.append(f"{len(differ)} prompts are not the baseline's, token by token, first {differ[0]}")
+            found.append(f"{counted(len(differ), *_PROMPTS)} not the baseline's, token by token, first {differ[0]}")
     return tuple(found)
 
 
@@ -152,10 +155,13 @@ def _of_reading(run: RunFile, own: Collection[Generated], prompts: Sequence[Mapp
     """
     asked = {str(one["id"]): _asked(one) for one in run.info["prompts"]}
     if other := [str(one["id"]) for one in prompts if not transforms.says(one, asked.get(str(one["id"])), _asked(one))]:
-        yield f"{len(other)} prompts are not the baseline's, message by message, first {other[0]}"
+        yield f"{counted(len(other), *_PROMPTS)} not the baseline's, message by message, first {other[0]}"
     hashes = {str(one["id"]): one.get("prompt_sha256") for one in prompts}
     if differ := sorted({g.prompt for g in own if g.prompt_sha256 != hashes.get(g.prompt)}):
-        yield f"{len(differ)} prompts are not as its own model was to read them, token by token, first {differ[0]}"
+        yield (
+            f"{counted(len(differ), *_PROMPTS)} not as its own model was to read them, token by token, "
+            f"first {differ[0]}"
+        )
 
 
 def _asked(prompt: Mapping[str, Any]) -> Any:

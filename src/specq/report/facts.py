@@ -6,6 +6,7 @@ import math
 import statistics
 from collections.abc import Mapping, Sequence
 
+from specq.core.nouns import counted
 from specq.core.records import Canary, Failed, Generated, LoadedModel, Machine, Memory, Note, WorkerDied
 from specq.report.measures import Measure
 from specq.report.runfile import RunFile
@@ -177,7 +178,7 @@ def flags(run: RunFile) -> list[str]:
     found = []
     if run.setting("smoke", default=False):
         found.append(
-            f"SMOKE RUN: {len(run.info['prompts'])} prompts, one turn. It shows that all works; "
+            f"SMOKE RUN: {counted(len(run.info['prompts']), 'prompt')}, one turn. It shows that all works; "
             "its numbers are no findings"
         )
     if run.missing:

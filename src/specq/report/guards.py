@@ -81,7 +81,7 @@ def faults(
         wanted_ids = {i: str((reading.get(i) or {}).get("prompt_sha256") or "") for i in items}
     if other := [r.item for r in asked if wanted_ids[r.item] and r.prompt_sha256 != wanted_ids[r.item]]:
         those = "those that its own model was to read" if reading is not None else "the baseline's"
-        yield f"{name}: {len(other)} prompts are not {those}, token by token, first {other[0]}"
+        yield f"{name}: {counted(len(other), 'prompt is', 'prompts are')} not {those}, token by token, first {other[0]}"
     if not run.missing and len(own) < len(items):
         lacking = [i for i in items if i not in own]
         yield f"{name}: {len(lacking)} of {len(items)} items have no answer, first {lacking[0]}"

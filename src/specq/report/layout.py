@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
+from specq.core.nouns import counted
 from specq.report import charts_front, forecast_layout, layout_draft, layout_outputs, layout_quality, levers, targets
 from specq.report.arm import ArmReport
 from specq.report.assemble import Report
@@ -99,9 +100,9 @@ def _limits(report: Report) -> Section:
     lines = []
     if "prefill_share" in known:
         lines.append(
-            f"{known['prompts'].n} prompts, {number(known['prompt_to_output'].value)} prompt tokens per new token. "
-            f"Prefill is {share(known['prefill_share'].value)} of the baseline's time, so no decode lever can make a "
-            f"request more than {number(known['e2e_speedup_limit'].value)} times as fast end to end."
+            f"{counted(known['prompts'].n, 'prompt')}, {number(known['prompt_to_output'].value)} prompt tokens per "
+            f"new token. Prefill is {share(known['prefill_share'].value)} of the baseline's time, so no decode lever can "
+            f"make a request more than {number(known['e2e_speedup_limit'].value)} times as fast end to end."
         )
     if "ceiling_tokens_per_s" in known:
         lines.append(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
+from specq.core.nouns import counted
 from specq.report import lacking
 from specq.report.verdict import PROCESSES_FOR_A_VERDICT, Case, Ground, Verdict
 from specq.report.words import interval, ratio, share
@@ -41,7 +42,7 @@ def _serve(kept: Sequence[Case], cases: Sequence[Case], verdicts: Mapping[str, V
     among = f", p = {p:.2g} after Holm over {len(cases)} arms" if p is not None and len(cases) > 1 else ""
     text = (
         f"Serve with {best.label}: {name} {ratio(measure.value)} ({interval(measure)}, "
-        f"n = {measure.n} prompts{among}); {_outputs(best)}"
+        f"n = {counted(measure.n, 'prompt')}{among}); {_outputs(best)}"
     )
     if best.audit.seen_above is not None:
         text += f", and a fault on fewer than {share(best.audit.seen_above)} of prompts may have been missed"

@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
+from specq.core.nouns import counted
 from specq.report import floors
 from specq.report.case import PROCESSES_FOR_A_VERDICT as PROCESSES_FOR_A_VERDICT
 from specq.report.case import Case as Case
@@ -152,9 +153,9 @@ def _by_interval(case: Case, found: Interval, ground: Ground) -> tuple[Kind, lis
     reason = (
         "no number of prompts in reach would settle it at this spread"
         if needed is None
-        else f"{found.n} prompts are too few to say how many would settle it"
+        else f"{counted(found.n, 'prompt is', 'prompts are')} too few to say how many would settle it"
         if found.n < PROMPTS_FOR_A_FORECAST
-        else f"about {needed} more prompt{'s' if needed != 1 else ''} at this spread would settle it"
+        else f"about {counted(needed, 'more prompt')} at this spread would settle it"
     )
     return "undecided", [reason], needed
 
