@@ -11,11 +11,10 @@ import pytest
 
 import tiny_models as tiny
 from specq import cli
-from specq.cli import draft_notes
 from specq.core.errors import ConfigError
 from specq.core.types import DraftSpec
 from specq.experiment.config import from_resolved
-from specq.forecast import of_file
+from specq.forecast import of_file, remarks
 from specq.forecast.asked import experiment as ask
 
 KEYS = ("--set", "levers.", "workload.", "engine.", "[workload]", "[engine]", "method =", "#1")
@@ -49,6 +48,11 @@ def here(folder_of: Callable[..., Path], tmp_path: Path, monkeypatch: pytest.Mon
         ("./d+lookup --engine mlx", "./d+lookup: +lookup: --engine mlx looks nothing up before a draft; take it out"),
         ("lookup --engine vllm", "--engine vllm: allowed is hf or mlx, which read the weights; for a model that is"),
         ("lookup --revision main", "revision"),
+        (
+            "lookup lookup:ngram",
+            '"lookup:ngram" is given twice, as "lookup" and as "lookup:ngram"; give each draft once',
+        ),
+        ("./d+lookup d/+lookup:ngram", 'as "./d+lookup" and as "d/+lookup:ngram"; give each draft once'),
         ("./d d/", 'drafts: "d/" is given twice, as "./d" and as "d/"; give each draft once'),
     ],
 )
@@ -91,17 +95,6 @@ def test_letters_with_marks_become_dashes_in_the_name_of_a_draft() -> None:
     assert list(ask("m", ["./naïve", "./Übung-é", "./模型"], Path("p")).levers) == ["naive", "Ubung-e", "draft"]
 
 
-class Found:
-    """What a remark looks at: a target of 100 bytes, and one draft."""
-
-    def __init__(self, draft: DraftSpec, *, reads: int, sha256: str) -> None:
-        self.drafts = {"d": draft}
-        self.described = {
-            "target": {"bytes_per_token": 100, "sha256": "t"},
-            "d": {"bytes_per_token": reads, "sha256": sha256},
-        }
-
-
 @pytest.mark.parametrize(
     ("keys", "reads", "sha256", "says"),
     [
@@ -116,9 +109,27 @@ def test_a_draft_that_cannot_win_passes_without_a_remark(
     keys: dict[str, Any], reads: int, sha256: str, says: str
 ) -> None:
     draft = DraftSpec(**{"method": "model", "model": "m", "k": 2} | keys)
-    told = draft_notes.remark(Found(draft, reads=reads, sha256=sha256), "d")  # type: ignore[arg-type]
+    described = {
+        "target": {"bytes_per_token": 100, "sha256": "t"},
+        "d": {"bytes_per_token": reads, "sha256": sha256},
+    }
+    told = dict(remarks.of_drafts({"d": draft}, described)).get("d", "")
     assert told.endswith(says)
     assert bool(told) is bool(says)
+
+
+def test_a_target_that_drafts_for_itself_is_told_after_its_texts_and_curves_are_made_in_silence(
+    here: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    asked = ["drafts", "./m", "m", "--prompts", "p.jsonl", "--no-live", "--max-new-tokens", "4", "--k", "1", "--json"]
+    assert cli.main(asked) == 0
+    out, err = capsys.readouterr()
+    said = err.splitlines()
+    (told,) = [place for place, line in enumerate(said) if line.startswith("m is the target itself: ")]
+    (curve,) = [place for place, line in enumerate(said) if line == "cost curves: draft 1 of 1, m"]
+    (done,) = [place for place, line in enumerate(said) if line.startswith("cost curves: draft 1 of 1, m: done in ")]
+    assert told < curve < done < said.index("the target writes 1 text")
+    assert list(json.loads(out)["remarks"]) == ["m"]
 
 
 def test_other_libraries_draw_bars_while_a_model_is_loaded(

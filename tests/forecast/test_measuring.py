@@ -10,7 +10,7 @@ import pytest
 
 from specq.core.errors import ConfigError
 from specq.core.types import DraftSpec, Generation, Prompt, Sampling, Step
-from specq.forecast import measuring
+from specq.forecast import measuring, places
 from specq.forecast.cost import Curve
 
 
@@ -140,11 +140,22 @@ def test_a_machine_that_slows_down_while_it_measures_moves_no_ratio() -> None:
 def test_the_targets_passes_are_measured_once_for_all_drafts() -> None:
     target: Any = FakeTarget()
     drafts = {name: DraftSpec(method="early_exit", layers=4, k=4) for name in ("a", "b")}
-    prober = DraftSpec(method="early_exit", layers=1, k=1)
+    prober, told = DraftSpec(method="early_exit", layers=1, k=1), list[str]()
     found = measuring.measure(
-        target, drafts, [prompt(6)], Sampling(max_new_tokens=500), grid=(1, 4), seconds=0.0, prober=prober
+        target,
+        drafts,
+        [prompt(6)],
+        Sampling(max_new_tokens=500),
+        grid=(1, 4),
+        seconds=0.0,
+        prober=prober,
+        say=told.append,
     )
     assert target.layers == [None, 1, 1, None, 4, 4, None, 4, 4]
+    assert [line.rsplit(" in ", 1)[0].removeprefix("cost curves: ") for line in told] == [
+        *("the target's passes, for all drafts", "the target's passes, for all drafts: done"),
+        *("draft 1 of 2, a", "draft 1 of 2, a: done", "draft 2 of 2, b", "draft 2 of 2, b: done"),
+    ]
     steady, _ = measured("early_exit")
     for one in found.values():
         assert [point.step_s for point in one.points] == [pytest.approx(point.step_s) for point in steady.points]
@@ -228,14 +239,14 @@ def test_the_targets_prefill_is_one_number_a_context_whichever_draft_it_took_tur
 
 def test_a_prompt_of_a_context_ends_as_a_prompt_does_and_has_the_others_before_it() -> None:
     several = [prompt(3, 1), prompt(2, 11)]
-    assert measuring.laid(several, 4, 0).ids == (12, 1, 2, 3)
-    assert measuring.laid(several, 7, 1).ids == (11, 12, 1, 2, 3, 11, 12)
-    assert measuring.laid(several, 2, 2).ids == (2, 3)
+    assert places.laid(several, 4, 0).ids == (12, 1, 2, 3)
+    assert places.laid(several, 7, 1).ids == (11, 12, 1, 2, 3, 11, 12)
+    assert places.laid(several, 2, 2).ids == (2, 3)
 
 
 def contexts(asked: Sequence[int], lengths: Sequence[int], limit: int | None = 1000) -> tuple[int, ...]:
     prompts = [prompt(length) for length in lengths]
-    return measuring.contexts(asked, prompts, 60, k=4, limit=limit, model="m")
+    return places.contexts(asked, prompts, 60, k=4, limit=limit, model="m")
 
 
 def test_both_ends_are_measured_where_prompts_lie_far_apart_and_the_prompts_themselves_else() -> None:
@@ -243,11 +254,11 @@ def test_both_ends_are_measured_where_prompts_lie_far_apart_and_the_prompts_them
     assert contexts((), [40, 81, 50]) == (40, 141)
     assert contexts((), [40, 81], None) == (40, 141)
     # What is written while steps are measured fits the model's context as well.
-    assert contexts((), [40, 940]) == (40, 1000 - measuring.room(4))
+    assert contexts((), [40, 940]) == (40, 1000 - places.room(4))
 
 
 def test_the_room_for_many_proposals_is_enough_for_fewer() -> None:
-    rooms = [measuring.room(k) for k in range(33)]
+    rooms = [places.room(k) for k in range(33)]
     assert rooms == sorted(rooms)
 
 

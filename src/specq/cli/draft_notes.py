@@ -6,20 +6,6 @@ from specq.core.nouns import counted
 from specq.forecast.study import Study
 
 
-def remark(found: Study, name: str) -> str:
-    """Why a draft that fits cannot win where reading weights takes the time of a step; "" where it can."""
-    draft, own, target = found.drafts[name], found.described.get(name), found.described["target"]
-    if own is None or draft.method != "model":
-        return ""
-    wins = "only what its lookup copies can win" if draft.lookup_first else "it cannot win"
-    if draft.bits is None and draft.recipe is None and own["sha256"] == target["sha256"]:
-        return f"the target itself: each token is right and costs a whole step of the target, so {wins}"
-    times = own["bytes_per_token"] / target["bytes_per_token"]
-    if times <= 1:
-        return ""
-    return f"larger than the target: a drafted token reads {times:.2f} times what a step of the target reads, so {wins}"
-
-
 def past_end(found: Study, key: str) -> str:
     """Text past the target's own end, which nobody is served; "" where there is none. `key` sets other lengths."""
     if not found.past_end:

@@ -12,7 +12,7 @@ from rich.console import RenderableType
 from specq.cli import draft_notes, live_views
 from specq.cli.views import table, text
 from specq.core.nouns import counted
-from specq.forecast import cost, rising, settings
+from specq.forecast import cost, remarks, rising, settings
 from specq.forecast.cost import Curve
 from specq.forecast.predict import Forecast, one_a_draft
 from specq.forecast.study import Study
@@ -171,7 +171,7 @@ def as_json(found: Study, gaps: Sequence[Gap], live: Report | None, folder: Path
         "tokens": found.tokens,
         "past_end_tokens": found.past_end,
         "plain_tokens_per_s": found.ranking.plain_tokens_per_s,
-        "remarks": {name: said for name in found.drafts if (said := draft_notes.remark(found, name))},
+        "remarks": dict(remarks.of_drafts(found.drafts, found.described)),
         "curves": {name: asdict(curve) for name, curve in found.curves.items()},
         "falling": rising.told(found.curves),
         "hopeless": {name: why for name, curve in found.curves.items() if (why := curve.why_hopeless(_most(found)))},
@@ -202,13 +202,14 @@ def _most(found: Study) -> int:
 def _compatible(found: Study) -> Iterator[tuple[str, ...]]:
     whole = found.described["target"]["bytes_per_token"]
     yield "(target)", NOTHING, NOTHING, size(found.described["target"]["weight_bytes"]), NOTHING, NOTHING
+    told = dict(remarks.of_drafts(found.drafts, found.described))
     for name, draft in found.drafts.items():
         own = found.described.get(name)
         read = NOTHING if own is None else f"{100 * own['bytes_per_token'] / whole:.0f} %"
         same = "the target's" if draft.method != "model" or draft.model == "self" else "same tokens"
         method = f"{draft.method} after lookup" if draft.lookup_first else draft.method
         weights = NOTHING if own is None else size(own["weight_bytes"])
-        yield name, method, same, weights, read, draft_notes.remark(found, name) or NOTHING
+        yield name, method, same, weights, read, told.get(name, NOTHING)
 
 
 def _forecast(one: Forecast) -> tuple[str, ...]:

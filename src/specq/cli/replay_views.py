@@ -19,8 +19,8 @@ def ranking(found: FromFiles) -> Iterator[RenderableType]:
     yield text(f"Replayed {counted(found.texts, 'text')} at {_settings(found)}.")
     if found.checked:
         yield text(
-            f"{counted(found.checked, 'text is', 'texts are')} checked: nothing in the log-probabilities speaks against "
-            "the target having written them at these settings."
+            f"{counted(found.checked, 'text is', 'texts are')} checked: nothing in the log-probabilities speaks "
+            "against the target having written them at these settings."
         )
     yield from table(
         ("draft", "tokens", "exact", "bounded", "outside"),
@@ -31,8 +31,8 @@ def ranking(found: FromFiles) -> Iterator[RenderableType]:
     )
     if found.checked < found.texts:
         yield text(
-            f"{counted(found.texts - found.checked, 'text is', 'texts are')} not checked: whether the target wrote them "
-            "at these settings, the files do not fix; more log-probabilities a token do."
+            f"{counted(found.texts - found.checked, 'text is', 'texts are')} not checked: whether the target wrote "
+            "them at these settings, the files do not fix; more log-probabilities a token do."
         )
     if outside := max(one.outside for one in found.counts.values()):
         yield text(f"{counted(outside, 'token')} cannot be in the target's law: never accepted, under any rule.")

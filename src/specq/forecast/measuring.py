@@ -6,83 +6,26 @@ the context is asked for, texts are read after so many tokens of the given promp
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from contextlib import suppress
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, replace
 from types import MappingProxyType
 
 import numpy as np
 
 from specq.core.clock import now
-from specq.core.errors import ConfigError
 from specq.core.types import DraftSpec, Prompt, Sampling, Step
 from specq.engines.base import Decoder, LoadedTarget
 from specq.forecast import rising
 from specq.forecast.cost import Curve, Point
+from specq.forecast.places import laid, room, steps_of
 from specq.forecast.pooled import factor, in_plain_steps, point, points, scaled, times
 
 SECONDS = 5.0
-"""At most so long a draft, but one round at least; loading and warming up are not in it."""
+"""Rounds are made for so long a draft, whole ones and one at least; loading and warming up are not in it."""
 SHARED = 4
 """How many times as long the target's passes are measured, which all drafts' curves stand on."""
-APART = 2.0
-"""Where the longest prompt has more than so many times the tokens of the shortest, both ends are measured."""
-_STEPS = 5
 _ROUNDS = 8
-
-
-def steps_of(k: int) -> int:
-    """How many steps of k proposals a text is measured for: fewer of the long ones, which take their time."""
-    return max(2, min(_STEPS, 16 // (k + 1)))
-
-
-def room(k: int) -> int:
-    """The tokens that may be written, at most, while steps of up to k proposals are measured."""
-    return 1 + max((steps_of(size) + 1) * (size + 1) for size in range(k + 1))
-
-
-def contexts(
-    asked: Sequence[int], prompts: Sequence[Prompt], new_tokens: int, *, k: int, limit: int | None, model: str
-) -> tuple[int, ...]:
-    """The contexts to measure, rising; none: the prompts as they are.
-
-    Args:
-        asked: by the user; none: both ends of where steps of these prompts lie, if those are far apart.
-        prompts: what will be decoded.
-        new_tokens: how many tokens each may grow by.
-        k: the most that a step proposes.
-        limit: the shortest context of the models, None where it is not stated.
-        model: whose context that is.
-
-    Raises:
-        ConfigError: one is no context, or no model reads so far.
-    """
-    lengths = [len(prompt.ids) for prompt in prompts]
-    most = None if limit is None else max(1, limit - room(k))
-    if not asked:
-        short, long = min(lengths), max(lengths)
-        if long <= APART * short:
-            return ()
-        return tuple(sorted({min(one, most or one) for one in (short, long + new_tokens)}))
-    for one in asked:
-        if one < 1:
-            raise ConfigError(f"contexts = {one}: allowed are whole numbers of tokens from 1 on; type --contexts 256")
-        if most is not None and one > most:
-            raise ConfigError(
-                f"contexts = {one}: the context of {model} is {limit} tokens, and {room(k)} of them are kept for the "
-                f"steps that are measured; the longest prompt has {max(lengths)} tokens; type --contexts {most} at most"
-            )
-    return tuple(sorted(set(asked)))
-
-
-def laid(prompts: Sequence[Prompt], tokens: int, first: int) -> Prompt:
-    """A prompt of so many tokens that ends as one of the prompts does, with the others before it, again if need be."""
-    ids: tuple[int, ...] = ()
-    place = first
-    while len(ids) < tokens:
-        ids = prompts[place % len(prompts)].ids + ids
-        place -= 1
-    return replace(prompts[first % len(prompts)], ids=ids[-tokens:])
 
 
 @dataclass(slots=True, kw_only=True)
@@ -112,6 +55,7 @@ def measure(
     middle: int | None = None,
     seconds: float = SECONDS,
     prober: DraftSpec | None = None,
+    say: Callable[[str], None] | None = None,
 ) -> dict[str, Curve]:
     """The curve of each draft; stops are ignored.
 
@@ -130,26 +74,38 @@ def measure(
         grid: the k that are measured; at all contexts but the first its two ends alone, since each needs a prefill.
         contexts: tokens of a prompt, rising; none: the prompts as they are.
         middle: the context that a curve tells first, where there are several; None: halfway.
-        seconds: at most so long a draft, but one round at least.
+        seconds: rounds are made for so long a draft, whole ones and one at least.
         prober: a light draft that always proposes k tokens, with which the target's passes are measured once for all
             drafts, for SHARED times as long; None: each draft has its own.
+        say: told which draft is measured, and when it is done.
     """
+    say = say or (lambda _: None)
     passes: list[dict[int, Point]] | None = None
     prefills: dict[int, list[float]] = {}
     if prober is not None:
         at = _depths(prober, prompts, sampling, grid, contexts)
-        passes = in_plain_steps(_curve(target, prober, at, sampling, SHARED * seconds, prefills))
-    found = {
-        (name, part): _curve(
-            target, one, _depths(one, prompts, sampling, grid, contexts), sampling, share, prefills, passes
-        )
-        for name, draft in drafts.items()
-        for part, one, share in _parts(draft, seconds)
-    }
+        with _telling(say, "the target's passes, for all drafts") as tell:
+            passes = in_plain_steps(_curve(target, prober, at, sampling, SHARED * seconds, prefills, tell))
+    found = {}
+    for place, (name, draft) in enumerate(drafts.items(), start=1):
+        for part, one, share in _parts(draft, seconds):
+            depths = _depths(one, prompts, sampling, grid, contexts)
+            copied = ", copied" if part == "copies" else ""
+            with _telling(say, f"draft {place} of {len(drafts)}, {name}{copied}") as tell:
+                found[name, part] = _curve(target, one, depths, sampling, share, prefills, tell, passes)
     # The target reads a prompt as fast whichever draft is measured, so that each context has one number for all.
     taken = {tokens: float(np.median(some)) for tokens, some in prefills.items()}
     told = {key: _told(curve, taken, middle) for key, curve in found.items()}
     return {name: replace(told[name, "own"], copies=told.get((name, "copies"))) for name in drafts}
+
+
+@contextmanager
+def _telling(say: Callable[[str], None], what: str) -> Iterator[Callable[[str], None]]:
+    """What begins to be measured, and at its end how long that took; what is yielded tells of it meanwhile."""
+    begun = now()
+    say(f"cost curves: {what}")
+    yield lambda words: say(f"cost curves: {what}: {words}")
+    say(f"cost curves: {what}: done in {now() - begun:.1f} s")
 
 
 def _parts(draft: DraftSpec, seconds: float) -> list[tuple[str, DraftSpec, float]]:
@@ -197,6 +153,7 @@ def _curve(
     sampling: Sampling,
     seconds: float,
     prefills: dict[int, list[float]],
+    tell: Callable[[str], None],
     passes: Sequence[Mapping[int, Point]] | None = None,
 ) -> Curve:
     passes = [{}] * len(depths) if passes is None else passes
@@ -215,6 +172,7 @@ def _curve(
             if again or any(passes) or not any(rising.of_points(one.plain, one.points) for one in found):
                 break
             most, seconds, again = 2 * most, 2 * seconds, True
+            tell("a pass over more tokens took less than one over fewer, so it is measured for as long again")
         for depth in depths[:: 1 if rounds % 2 == 0 else -1]:
             prompt = depth.prompts[rounds % len(depth.prompts)]
             before = _plainly(plain, prompt, sampling, depth, prefills)

@@ -16,7 +16,7 @@ from specq.core.types import EXACT_RULES, DraftSpec, Prompt, Rule, TargetSpec
 from specq.experiment.memory import gib
 from specq.experiment.plan import Plan
 from specq.experiment.schema import Experiment
-from specq.forecast import cost, making, measuring, pooled, predict, written
+from specq.forecast import cost, making, measuring, places, pooled, predict, remarks, written
 from specq.forecast.cost import Curve
 from specq.forecast.predict import Ranking, one_a_draft
 from specq.forecast.replay import Copied, Traced
@@ -99,8 +99,14 @@ def study(
     with engines.Targets(engine, experiment) as targets:
         say("loading the target")
         target = targets.of(on.target)
+        described = {"target": target.describe()} | {
+            name: found for name, draft in drafts.items() if (found := target.describe_draft(draft)) is not None
+        }
+        asked_for = {name: experiment.levers[name].draft() or draft for name, draft in drafts.items()}
+        for name, why in remarks.of_drafts(asked_for, described):
+            say(f"{name} is {why}")
         at = f" after {' and '.join(map(str, depths))} tokens" if depths else ""
-        say(f"measuring cost curves{at}: at most {measuring.SECONDS:.0f} s a draft, or one round")
+        say(f"measuring cost curves{at}: rounds for {measuring.SECONDS:.0f} s a draft, one at least")
         begun = now()
         curves = measuring.measure(
             target,
@@ -111,6 +117,7 @@ def study(
             contexts=depths,
             middle=int(np.median([len(prompt.ids) for prompt in plan.prompts])) + sampling.max_new_tokens // 2,
             prober=pooled.prober(target, say),
+            say=say,
         )
         ceilings(curves)
         curves_s, begun = now() - begun, now()
@@ -144,13 +151,10 @@ def study(
             for best in one_a_draft(ranking.forecasts)
         )
         reading_s = now() - begun
-        described = {"target": target.describe()} | {
-            name: found for name, draft in drafts.items() if (found := target.describe_draft(draft)) is not None
-        }
     return Study(
         experiment=experiment,
         plan=plan,
-        drafts={name: experiment.levers[name].draft() or draft for name, draft in drafts.items()},
+        drafts=asked_for,
         rules=rules,
         curves=curves,
         texts=texts,
@@ -183,9 +187,9 @@ def _contexts(asked: Sequence[int], plan: Plan, k: int) -> tuple[int, ...]:
     """
     shortest = min(plan.models, key=lambda one: one.facts.context or sys.maxsize)
     limit, new_tokens = shortest.facts.context, plan.experiment.workload.max_new_tokens
-    found = measuring.contexts(asked, plan.prompts, new_tokens, k=k, limit=limit, model=shortest.name)
+    found = places.contexts(asked, plan.prompts, new_tokens, k=k, limit=limit, model=shortest.name)
     planned = max(len(prompt.ids) for prompt in plan.prompts) + new_tokens
-    longer = max(found, default=0) + measuring.room(k) - planned
+    longer = max(found, default=0) + places.room(k) - planned
     caches = max((arm.cache_bytes or 0 for arm in plan.arms), default=0)
     needed = plan.needed_bytes + round(caches * max(0, longer) / planned)
     if asked and plan.available_bytes is not None and needed > plan.available_bytes:

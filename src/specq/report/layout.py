@@ -101,8 +101,8 @@ def _limits(report: Report) -> Section:
     if "prefill_share" in known:
         lines.append(
             f"{counted(known['prompts'].n, 'prompt')}, {number(known['prompt_to_output'].value)} prompt tokens per "
-            f"new token. Prefill is {share(known['prefill_share'].value)} of the baseline's time, so no decode lever can "
-            f"make a request more than {number(known['e2e_speedup_limit'].value)} times as fast end to end."
+            f"new token. Prefill is {share(known['prefill_share'].value)} of the baseline's time, so no decode lever "
+            f"can make a request more than {number(known['e2e_speedup_limit'].value)} times as fast end to end."
         )
     if "ceiling_tokens_per_s" in known:
         lines.append(
