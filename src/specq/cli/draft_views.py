@@ -12,7 +12,7 @@ from rich.console import RenderableType
 from specq.cli import draft_notes, live_views
 from specq.cli.views import table, text
 from specq.core.nouns import counted
-from specq.forecast import cost, remarks, rising, settings
+from specq.forecast import cost, drift, remarks, rising, settings
 from specq.forecast.cost import Curve
 from specq.forecast.predict import Forecast, one_a_draft
 from specq.forecast.study import Study
@@ -88,7 +88,7 @@ def study(found: Study, *, natural: str = "--lengths natural") -> Iterator[Rende
         best, *others = one_a_draft(ranking.forecasts)
         rival = others[0].cell.draft if others and others[0].speedup > 1 else None
         yield text(near_tie(ranking.near, best.cell.draft, rival))
-    for words in (draft_notes.past_end(found, natural), draft_notes.outside(found)):
+    for words in (drift.told(found.curves), draft_notes.past_end(found, natural), draft_notes.outside(found)):
         if words:
             yield text(words)
     yield from _strata(found)
@@ -173,6 +173,7 @@ def as_json(found: Study, gaps: Sequence[Gap], live: Report | None, folder: Path
         "plain_tokens_per_s": found.ranking.plain_tokens_per_s,
         "remarks": dict(remarks.of_drafts(found.drafts, found.described)),
         "curves": {name: asdict(curve) for name, curve in found.curves.items()},
+        "drift": drift.told(found.curves),
         "falling": rising.told(found.curves),
         "hopeless": {name: why for name, curve in found.curves.items() if (why := curve.why_hopeless(_most(found)))},
         "forecasts": [_plain(one) for one in found.ranking.forecasts],

@@ -41,6 +41,7 @@ def forecast(found: Grid) -> Iterator[RenderableType]:
         ("target", "ms/step", "speed-up"),
         [(name, f"{1000 * one.step_s:.2f}", one.speedup.words()) for name, one in found.plain.items()],
     )
+    yield from (text(f"{name}: {words}") for name, words in found.drift().items())
     for name, one in found.studies.items():
         if words := draft_notes.past_end(one, "--set workload.lengths=natural"):
             yield text(f"{name}: {words}")
@@ -84,6 +85,7 @@ def as_json(found: Grid, beside: GridReport | None, live: Report | None, folder:
         "prompts": len(found.laid.plan.prompts),
         "tokens": {name: one.tokens for name, one in found.studies.items()},
         "past_end_tokens": {name: one.past_end for name, one in found.studies.items()},
+        "drift": found.drift(),
         "plain": {name: plain(one) for name, one in found.plain.items()},
         "cells": [
             {

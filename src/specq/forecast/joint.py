@@ -15,7 +15,7 @@ from typing import Any
 
 from specq.core.clock import now
 from specq.experiment.schema import Experiment
-from specq.forecast import joint_plan, making, of_file, scale
+from specq.forecast import drift, joint_plan, making, of_file, scale
 from specq.forecast import study as studies
 from specq.forecast.cost import Curve
 from specq.forecast.joint_plan import Laid
@@ -59,6 +59,11 @@ class Grid:
             if (one.target, one.draft) == (target, draft):
                 return one
         raise KeyError(f"{target}, {draft}")
+
+    def drift(self) -> dict[str, str]:
+        """What is to say of targets whose plain steps lie far apart between their measurements."""
+        said = {name: drift.told(one.curves, [self.plain[name].step_s]) for name, one in self.studies.items()}
+        return {name: words for name, words in said.items() if words}
 
     def rows(self, arms: Mapping[joint_plan.Key, str]) -> list[dict[str, Any]]:
         """The cells as a run's forecast.json has them, with the arms that measure some of them."""
