@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import errno
 import json
 import shutil
 from collections.abc import Callable
@@ -9,9 +10,11 @@ from typing import Any
 import pytest
 import torch
 import transformers
+from safetensors import SafetensorError
 
 import tiny_models
 from specq import cli
+from specq.core import jsonl
 from specq.core.errors import ConfigError, DiskFull, ModelError, PromptError, SpecqError
 from specq.distill import artifact, distill_model, making, shards, train, work, writing
 from specq.engines.hf import HFEngine
@@ -203,8 +206,29 @@ def test_weights_that_are_no_numbers_are_blamed_on_the_architecture(target: Path
 def test_a_disk_fills_up_before_it_is_said(target: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     usage = shutil.disk_usage(tmp_path)
     monkeypatch.setattr(writing.shutil, "disk_usage", lambda path: usage._replace(free=1000))
-    with pytest.raises(DiskFull, match="no space left"):
+    said = r"no space left on the disk of .*out\.part; what was done is kept there: free some space and type the same"
+    with pytest.raises(DiskFull, match=said) as caught:
         distill_model(str(target), 2, tmp_path / "out", tokens=10**6, steps=1)
+    assert "nothing" not in str(caught.value)
+    assert (tmp_path / "out.part" / "recipe.json").is_file()
+
+
+@pytest.mark.parametrize(
+    ("error", "says"),
+    [
+        (OSError(errno.ENOSPC, "No space left on device"), "free some space and type the same again with --resume"),
+        (
+            SafetensorError("I/O error: File too large (os error 27)"),
+            "ulimit -f unlimited, and type the same again with",
+        ),
+        (jsonl.disk_error(OSError(errno.ENOSPC, "full"), Path("x")), "what was done is kept there: free some space"),
+    ],
+)
+def test_a_write_that_fails_says_that_nothing_was_kept(tmp_path: Path, error: Exception, says: str) -> None:
+    with pytest.raises(DiskFull, match=says) as caught, work.opened(tmp_path / "out", {"a": 1}):
+        raise error
+    assert str(tmp_path / "out.part") in str(caught.value)
+    assert "nothing" not in str(caught.value)
 
 
 def test_the_command_prints_no_object(

@@ -149,6 +149,26 @@ def test_a_disk_that_is_full_at_once_leaves_no_folder(tmp_path: Path, monkeypatc
     assert list(tmp_path.iterdir()) == []
 
 
+@pytest.mark.parametrize("name", ["forecast.json", "run.json"])
+def test_a_run_is_begun_without_what_was_to_lie_beside_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str
+) -> None:
+    written, write = list[str](), jsonl.write_whole
+
+    def full(path: Path, value: Any) -> None:
+        if path.name == name:
+            raise jsonl.disk_error(OSError(errno.ENOSPC, "full"), path)
+        written.append(path.name)
+        write(path, value)
+
+    monkeypatch.setattr(jsonl, "write_whole", full)
+    with pytest.raises(DiskFull, match="free some space; no run was begun: then type the same again"):
+        Store.create(tmp_path, INFO, {"forecast.json": {"a": 1}})
+    # A run that can be resumed has its forecast: run.json, which makes it one, comes last.
+    assert written == ([] if name == "forecast.json" else ["forecast.json"])
+    assert list(tmp_path.iterdir()) == []
+
+
 @pytest.mark.parametrize("what", ["append", "finish"])
 @pytest.mark.parametrize(
     ("number", "kind", "hint"),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import fcntl
 import os
 import shutil
@@ -11,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from specq.core import jsonl
-from specq.core.errors import ConfigError, RunFolderError
+from specq.core.errors import ConfigError, DiskFull, RunFolderError
 from specq.models import cache, headers
 
 RECIPE = "recipe.json"
@@ -56,10 +57,10 @@ def opened(out: Path, recipe: Mapping[str, Any]) -> Iterator[Path]:
 
     Raises:
         ConfigError: it was begun with another recipe; names the keys. RunFolderError: another process works in it.
-        DiskFull, ModelError: it cannot be written.
+        DiskFull, ModelError: it cannot be written; where there is work to keep, the former says how to go on.
     """
     part = part_of(out)
-    with cache.disk_errors(part, hint=HINT):
+    with _kept(part), cache.disk_errors(part, hint=HINT):
         part.mkdir(parents=True, exist_ok=True)
         lock = os.open(part, os.O_RDONLY)
         try:
@@ -74,6 +75,26 @@ def opened(out: Path, recipe: Mapping[str, Any]) -> Iterator[Path]:
             yield part
         finally:
             os.close(lock)
+
+
+@contextmanager
+def _kept(part: Path) -> Iterator[None]:
+    """Whoever finds the disk full does not know what lies in the work folder."""
+    try:
+        yield
+    except DiskFull as error:
+        if not (part / RECIPE).is_file():
+            raise
+        again = "type the same again with --resume"
+        if cache.full_code(error.__cause__) == errno.EFBIG:
+            raise DiskFull(
+                f"a file in {part} may not grow so large (a file size limit); what was done is kept there: type: "
+                f"ulimit -f unlimited, and {again}"
+            ) from error
+        raise DiskFull(
+            f"no space left on the disk of {part}; what was done is kept there: free some space and {again}, or {HINT} "
+            "a folder on another disk to begin anew"
+        ) from error
 
 
 def finish(part: Path, made: Path, out: Path) -> None:

@@ -40,19 +40,25 @@ def disk_errors(where: Path, *, hint: str = HINT) -> Iterator[None]:
     try:
         yield
     except OSError as error:
-        if error.errno in _FULL:
-            raise full(where, error.errno, hint=hint) from error
+        if code := full_code(error):
+            raise full(where, code, hint=hint) from error
         if error.errno in (errno.EACCES, errno.EPERM, errno.EROFS, errno.ENOTDIR, errno.EEXIST):
             raise ModelError(
                 f"cannot write the folder {where} ({error.strerror}): {hint} a folder that you can write"
             ) from error
         raise
     except SafetensorError as error:
-        # The safetensors writer reports the system's error as text only.
-        for code in _FULL:
-            if f"os error {code}" in str(error):
-                raise full(where, code, hint=hint) from error
+        if code := full_code(error):
+            raise full(where, code, hint=hint) from error
         raise
+
+
+def full_code(error: BaseException | None) -> int:
+    """The system's number of a full disk, quota or file size that an error tells of; 0 where it tells of none."""
+    if isinstance(error, OSError):
+        return error.errno if error.errno in _FULL else 0
+    # The safetensors writer reports the system's error as text only.
+    return next((code for code in _FULL if f"os error {code}" in str(error)), 0)
 
 
 def full(where: Path, code: int = errno.ENOSPC, *, hint: str = HINT) -> DiskFull:

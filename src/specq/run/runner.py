@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import specq
-from specq.core import hashes, jsonl
+from specq.core import hashes
 from specq.core.clock import utc_stamp
 from specq.core.errors import DiskFull, Interrupted, NonFiniteLogits, RunFailed, RunFolderError, UserError
 from specq.core.nouns import counted
@@ -94,12 +94,9 @@ def run(
     with signals.raised():
         where = resume
         try:
-            store = _resume(experiment, resume) if resume is not None else _create(_needed(experiment), out)
+            store = _resume(experiment, resume) if resume is not None else _create(_needed(experiment), out, beside)
             where = store.run_dir
             with store:
-                with store.resumable():
-                    for name, value in (beside or {}).items() if resume is None else ():
-                        jsonl.write_whole(store.run_dir / name, value)
                 _work(store, on_progress, is_new=resume is None)
                 store.pause()
                 if write_report is not None:
@@ -144,12 +141,12 @@ def _needed(experiment: Experiment | None) -> Experiment:
     return experiment
 
 
-def _create(experiment: Experiment, out: Path) -> Store:
+def _create(experiment: Experiment, out: Path, beside: Mapping[str, Any] | None) -> Store:
     check_folder(out)
     plan = inputs.make_plan(experiment)
     plan.check()
     _need_disk(plan, out)
-    return Store.create(out, run_info(experiment, plan))
+    return Store.create(out, run_info(experiment, plan), beside)
 
 
 def _need_disk(plan: Plan, out: Path) -> None:

@@ -11,7 +11,7 @@ import fcntl
 import os
 import secrets
 import shutil
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import asdict
 from pathlib import Path
@@ -88,12 +88,14 @@ class Store:
         self._outputs: jsonl.Appender | None = None
 
     @classmethod
-    def create(cls, out: Path, info: dict[str, Any]) -> Store:
+    def create(cls, out: Path, info: dict[str, Any], beside: Mapping[str, Any] | None = None) -> Store:
         """Make out/<info["experiment"]>/<utc>-<id> with its run.json and lock it.
+
+        `beside` are JSON files by name that lie there as well. They are written first, so that no run lacks them.
 
         Raises:
             RunFolderError: the folder cannot be made.
-            DiskFull: run.json does not fit; nothing is left behind.
+            DiskFull: one of these files does not fit; nothing is left behind.
         """
         run_dir = out / str(info["experiment"]) / f"{utc_stamp()}-{secrets.token_hex(3)}"
         try:
@@ -104,8 +106,13 @@ class Store:
             ) from error
         lock_fd = _lock(run_dir)
         try:
-            jsonl.write_whole(run_dir / RUN, info)
+            for name, value in (*(beside or {}).items(), (RUN, info)):
+                jsonl.write_whole(run_dir / name, value)
             return cls(run_dir, info, lock_fd=lock_fd)
+        except (RunFailed, RunFolderError) as error:
+            os.close(lock_fd)
+            remove(run_dir)
+            raise type(error)(f"{error}; no run was begun: then type the same again") from error
         except BaseException:
             os.close(lock_fd)
             remove(run_dir)
