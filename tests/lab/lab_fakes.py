@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from typing import Any
 
 from specq.core.errors import RunFailed
@@ -30,7 +31,8 @@ class Fake:
     """Reads by `ttft` and writes a token in `tpot(context)` seconds, in a batch of B in `step(B)` times that.
 
     `slots` texts are held. `tells` False: it says nothing of cached tokens. `lies` are cached tokens that it makes up,
-    `late` seconds that an answer in one piece takes longer, `drifts` the seconds by which each request is slower.
+    `in_turn` prompts of a batch are read one after the other, and what was read first waits; `one_slot` answers them
+    one after the other. `late` seconds are what an answer in one piece takes longer, `drifts` what each request does.
     """
 
     def __init__(
@@ -45,11 +47,14 @@ class Fake:
         late: float = 0.0,
         drifts: float = 0.0,
         fails: Sequence[int] = (),
+        in_turn: bool = False,
+        one_slot: bool = False,
     ) -> None:
         self.name, self.kind = "fake", "fake"
         self.slots: int | None = slots
         self._ttft, self._tpot, self._step = ttft, tpot, step
         self._tells, self._lies, self._late, self._drifts, self._fails = tells, lies, late, drifts, fails
+        self._in_turn, self._one_slot = in_turn, one_slot
         self._held: list[Sequence[int]] = [()] * slots
         self._now = 0.0
         self.asked: list[tuple[Prompt, bool]] = []
@@ -73,6 +78,12 @@ class Fake:
         for prompt in prompts:
             self._now = before
             found.append(self._answer(prompt, max_tokens, 0, len(prompts), streamed=True))
+        if self._one_slot:
+            found = [_later(one, place * one.e2e_s, place * one.e2e_s) for place, one in enumerate(found)]
+        elif self._in_turn:
+            last = (len(found) - 1) * (found[0].ttft_s or 0.0)
+            found = [_later(one, place * (one.ttft_s or 0.0), last) for place, one in enumerate(found)]
+        self._now = before + max(one.e2e_s for one in found)
         return found
 
     def describe(self) -> dict[str, Any]:
@@ -105,6 +116,13 @@ class Fake:
             cached_tokens=reused + self._lies if self._tells else None,
             output_tokens=tokens,
         )
+
+
+def _later(one: Answer, first_s: float, rest_s: float) -> Answer:
+    """An answer whose first token comes so much later, and the rest by so much."""
+    assert one.ttft_s is not None
+    stamps = (one.stamps_s[0] + first_s, *(stamp + rest_s for stamp in one.stamps_s[1:]))
+    return replace(one, ttft_s=stamps[0], e2e_s=stamps[-1], stamps_s=stamps)
 
 
 def bench(fake: Fake, lengths: Sequence[int] = LENGTHS, **how: Any) -> Bench:

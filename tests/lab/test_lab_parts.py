@@ -153,6 +153,22 @@ def test_a_quick_batch_after_a_slow_one_counts_as_free() -> None:
     assert found.free_until == 2
 
 
+def test_a_step_has_the_prefill_of_the_other_requests_in_it() -> None:
+    found = of_batch(Fake(step=lambda batch: max(1.0, batch / 4), in_turn=True))
+    assert [point.step for point in found.points] == pytest.approx([1, 1, 1, 2])
+    assert found.free_until == 4
+    assert found.points[1].decode_tokens_per_s == pytest.approx(2 / WRITE)
+    # What a request waits for a token has it all the same.
+    assert found.points[1].tpot_s.high == pytest.approx(WRITE + linear(160) / 15)
+
+
+def test_requests_that_wait_for_one_another_pass_for_a_batch() -> None:
+    found = of_batch(Fake(one_slot=True))
+    assert [point.step for point in found.points] == [1, None, None, None]
+    assert [point.decode_tokens_per_s for point in found.points[1:]] == [None] * 3
+    assert found.free_until == 1
+
+
 def test_the_ridge_is_not_where_intensity_meets_it() -> None:
     machine = batching.Machine(origin="a data sheet", flops=989e12, bandwidth=3.35e12, bytes_per_weight=2.0)
     assert machine.flop_per_byte == pytest.approx(295, abs=0.5)

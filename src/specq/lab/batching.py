@@ -7,8 +7,10 @@ arithmetic intensity is 2B/b FLOP a byte at batch B and b bytes a weight, and th
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import statistics
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 
 from specq.core.errors import ConfigError
 from specq.lab import rows as records
@@ -19,6 +21,9 @@ PART = "batch"
 SIZES = (1, 2, 4, 8)
 FREE = 0.10
 """A step may take so much more than that of one row and still count as free; repeats further apart widen it."""
+
+SAME = 0.1
+"""Stamps no further apart than this share of a row's median gap are of one step."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -45,16 +50,20 @@ class Machine:
 class Point:
     """One batch size. `tokens_per_s` counts all answers over the whole time, prefill with it.
 
-    `step` is its seconds a token over those of one row, `efficiency` its tokens a second over batch x those of one.
+    `tpot_s` is what a request waits for a token of its own, also while another's prompt is read. `step_s` is the time
+    of a step in which all rows decode, `step` that over one row's, `decode_tokens_per_s` what such steps bring; all
+    None where no two tokens of a row came while all others were decoding too. `efficiency` is its tokens a second over
+    batch x those of one.
     """
 
     batch: int
     tokens_per_s: Spread
-    decode_tokens_per_s: float
+    decode_tokens_per_s: float | None
     tpot_s: Spread
+    step_s: Spread | None
     ttft_s: Spread
     e2e_s: Spread
-    step: float
+    step: float | None
     efficiency: float
     intensity: float | None
 
@@ -109,7 +118,7 @@ def found(rows: Sequence[Row], machine: Machine | None = None) -> Batch | None:
     for own in groups.values():
         waves.setdefault(own[0].batch, []).append(own)
     one = waves.get(1)
-    alone = spread(row.tpot_s for wave in one for row in wave) if one else None
+    alone = _steps(one) if one else None
     if alone is None:
         return None
     base = spread(_tokens_per_s(wave) for wave in one or ())
@@ -123,10 +132,13 @@ def found(rows: Sequence[Row], machine: Machine | None = None) -> Batch | None:
 
 
 def free_until(points: Sequence[Point], slack: float = FREE) -> int:
-    """The largest batch up to which, going up from 1, no step took more than 1 + slack times that of one row."""
+    """The largest batch up to which, going up from 1, no step took more than 1 + slack times that of one row.
+
+    A batch whose rows never decoded together ends it.
+    """
     last = 1
     for point in points:
-        if point.step > 1 + slack:
+        if point.step is None or point.step > 1 + slack:
             break
         last = point.batch
     return last
@@ -137,6 +149,7 @@ def _point(
 ) -> Point | None:
     rows = [row for wave in waves for row in wave]
     tpot, ttft, e2e = (spread(getattr(row, name) for row in rows) for name in ("tpot_s", "ttft_s", "e2e_s"))
+    step = _steps(waves)
     together = spread(_tokens_per_s(wave) for wave in waves)
     if tpot is None or ttft is None or e2e is None or together is None or base is None:
         return None
@@ -144,14 +157,45 @@ def _point(
     return Point(
         batch=size,
         tokens_per_s=together,
-        decode_tokens_per_s=size / tpot.median,
+        decode_tokens_per_s=None if step is None else size / step.median,
         tpot_s=tpot,
+        step_s=step,
         ttft_s=ttft,
         e2e_s=e2e,
-        step=tpot.median / alone.median,
+        step=None if step is None else step.median / alone.median,
         efficiency=together.median / (size * base.median),
         intensity=None if weight is None else 2 * size / weight,
     )
+
+
+def _steps(waves: Sequence[Sequence[Row]]) -> Spread | None:
+    """Seconds of a step of some waves, over their rows."""
+    return spread(seconds for wave in waves for seconds in _together(wave))
+
+
+def _together(wave: Sequence[Row]) -> Iterator[float]:
+    """Seconds a token of each row, over the time in which all rows of its wave decode.
+
+    That is from the last first token to the first last one: before it some prompt is still read, and the gaps of the
+    others have that in them; after it the batch is smaller. Rows with fewer than two stamps in it are left out.
+    """
+    if any(row.ttft_s is None or row.e2e_s is None for row in wave):
+        return
+    begins = max(row.at_s + (row.ttft_s or 0.0) for row in wave)
+    ends = min(row.at_s + (row.e2e_s or 0.0) for row in wave)
+    for row in wave:
+        if len(row.stamps_s) < 2:
+            continue
+        # Rows of one step are stamped one after the other. The mean of the gaps has waits in it, the median has not.
+        near = SAME * statistics.median(later - one for one, later in pairwise(row.stamps_s))
+        inside = [
+            (row.at_s + stamp, tokens)
+            for stamp, tokens in zip(row.stamps_s, row.stamp_tokens, strict=True)
+            if begins - near <= row.at_s + stamp <= ends + near
+        ]
+        tokens = sum(count for _, count in inside[1:])
+        if tokens:
+            yield (inside[-1][0] - inside[0][0]) / tokens
 
 
 def _tokens_per_s(wave: Sequence[Row]) -> float:

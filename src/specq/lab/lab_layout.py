@@ -222,7 +222,7 @@ def _batch(found: Batch) -> Section:
         (
             f"{point.batch}",
             _spread(point.tokens_per_s),
-            number(point.decode_tokens_per_s),
+            NOTHING if point.decode_tokens_per_s is None else number(point.decode_tokens_per_s),
             ratio(point.step),
             _ms(point.tpot_s),
             _ms(point.ttft_s),
@@ -243,7 +243,8 @@ def _batch(found: Batch) -> Section:
     until = f"the largest that was tried ({last})" if found.free_until == last else f"a batch of {found.free_until}"
     lines = [
         f"Decoding is free up to {until}: a step there takes at most {100 * found.slack:.0f} % more than that of one "
-        "row. Beyond it each request pays for the others."
+        "row. Beyond it each request pays for the others. Steps and decoding alone are of the time in which all rows "
+        "decode; a token of each has also the wait while another's prompt is read."
     ]
     return table(BATCH, columns, rows, [*lines, *_ridge(found)])
 

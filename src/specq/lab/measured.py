@@ -193,7 +193,7 @@ def _deliverable(
         bits=None if size is None else size.bits,
         cache_read=None if size is None else size.cache_bytes / (size.cache_bytes + size.weight_bytes),
         free_until=None if batch is None else batch.free_until,
-        measured=None if batch is None else max(point.batch for point in batch.points),
+        measured=None if batch is None else max(point.batch for point in batch.points if point.step is not None),
     )
     first = lever.first(known)
     return Deliverable(
