@@ -5,7 +5,7 @@ from __future__ import annotations
 import statistics
 from collections import Counter as Counted
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -13,9 +13,11 @@ from specq.core.errors import ConfigError, nearest
 from specq.lab import batching, context, halves, machines
 from specq.lab.batching import Machine
 from specq.lab.bench import Settings
-from specq.lab.measured import PARTS, Size
+from specq.lab.measured import PARTS
 from specq.lab.opening import Wanted
 from specq.lab.requester import OwnPrompt
+from specq.lab.sized import Size
+from specq.lab.told_weights import Told
 from specq.workloads import rendering
 from specq.workloads.counting import Counter
 
@@ -26,6 +28,7 @@ if TYPE_CHECKING:
 LENGTHS = (64, 128, 256, 512, 768, 1024)
 _NOMINAL = {"float32": "fp32", "bfloat16": "bf16", "float16": "fp16"}
 _FLOAT_BITS = 16
+_WEIGHTLESS = Size(weight_bytes=0, bits=None, cache_bytes=None, tokens=None, cache_type="")
 ROOM = 64
 """Tokens that a stamp, a template or a further question may add to a prompt."""
 UNTEMPLATED = "no model is named, so that messages are counted in words without its chat template: give --model MODEL"
@@ -130,16 +133,25 @@ def window(settings: Settings, counter: Counter, asked: OwnPrompts) -> int | Non
     return -(-(longest + settings.output_tokens + ROOM) // 256) * 256
 
 
-def size(model: str | None, asked: OwnPrompts, settings: Settings, dtype: str | None = None) -> Size | None:
-    """What the model's weights and one request's cache take; None where the model is not here.
+def size(
+    model: str | None,
+    asked: OwnPrompts,
+    settings: Settings,
+    dtype: str | None = None,
+    *,
+    held: bool = True,
+    told: Told | None = None,
+) -> Size | None:
+    """What the weights and one request's cache take; None where neither a model is here nor a server told anything.
 
-    Weights that are stored as floats are counted in `dtype`, where they are loaded in another than their own.
+    Weights that are stored as floats are counted in `dtype`, where they are loaded in another than their own. `told`
+    is what a server says of its own weights, which goes first; `held` whether those of the model are what answers.
 
     Raises:
         ConfigError: a length with its answer is beyond the model's window. ModelError: no such model.
     """
     if model is None:
-        return None
+        return None if told is None else _with(_WEIGHTLESS, told)
     from specq.lab.size import size_models
 
     prompt = asked.given["prompt"]
@@ -153,13 +165,19 @@ def size(model: str | None, asked: OwnPrompts, settings: Settings, dtype: str | 
             f"--lengths up to {max(settings.lengths):,} and --new-tokens {settings.output_tokens}: the window of "
             f"{model} is {limit:,} tokens; give lengths of at most {limit - settings.output_tokens:,}"
         )
-    return Size(
+    found = Size(
         weight_bytes=one.model.weights.bytes,
         bits=one.model.weights.bits,
         cache_bytes=one.model.shape.sequence_bytes(tokens, "fp16"),
         tokens=tokens,
         cache_type="fp16",
+        origin="loaded" if held else "named",
     )
+    return found if told is None else _with(found, told)
+
+
+def _with(found: Size, told: Told) -> Size:
+    return replace(found, weight_bytes=told.bytes, bits=told.bits, origin="told")
 
 
 def machine(name: str | None, found: Size | None, wanted: Wanted) -> Machine | None:
@@ -168,7 +186,7 @@ def machine(name: str | None, found: Size | None, wanted: Wanted) -> Machine | N
     Raises:
         ConfigError: no such machine, or one whose sheet has no FLOP/s of 16-bit floats.
     """
-    bits = None if found is None or found.bits is None else found.bits / 8
+    bits = None if found is None or found.bits is None or not found.held else found.bits / 8
     if name is not None:
         sheet = machines.load(name)
         if sheet.peak is None:

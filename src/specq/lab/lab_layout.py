@@ -18,6 +18,12 @@ from specq.report.words import NOTHING, milliseconds, number, ratio, share, size
 HALVES, CONTEXT, CACHE, BATCH, COMES = "Two halves", "Context", "Prompt cache", "Batch", "What it comes to"
 TAGS, USERS, NOTES, FLAGS = "Hits by tag", "Two users", "Notes", "Read this first"
 
+_WHOSE = {
+    "loaded": (),
+    "told": ("as the server says of its own",),
+    "named": ("of the model named: what the server holds is not known",),
+}
+
 
 def heading(lab: Lab) -> tuple[str, ...]:
     """The question, then what was asked and how, a sentence each."""
@@ -69,10 +75,11 @@ def _comes(found: Deliverable) -> Section:
     if own.cached_share is not None:
         rows.append(("of your prompts from a cache", share(own.cached_share), "token-weighted"))
     if found.size is not None:
-        what = f"{found.size.tokens:,} tokens in {found.size.cache_type}"
-        rows.append(("cache of one request", size(found.size.cache_bytes), what))
-        bits = "" if found.size.bits is None else f"{found.size.bits:.3g} bits a weight"
-        rows.append(("weights", size(found.size.weight_bytes), bits))
+        if found.size.cache_bytes is not None:
+            what = f"{found.size.tokens:,} tokens in {found.size.cache_type}"
+            rows.append(("cache of one request", size(found.size.cache_bytes), what))
+        bits = [] if found.size.bits is None else [f"{found.size.bits:.3g} bits a weight"]
+        rows.append(("weights", size(found.size.weight_bytes), ", ".join([*bits, *_WHOSE[found.size.origin]])))
     lines = [found.paragraph]
     if found.beyond:
         lines += ["Your prompts are longer than what was measured: seconds beyond it are a lower bound."]

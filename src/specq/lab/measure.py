@@ -59,7 +59,7 @@ def measure_requests(
         batch: batch sizes, 1 among them; 1, 2, 4 and 8 by default.
         seed: which places of the text, and the order.
         text: a text file or a built-in text that prompts are cut from.
-        model: the model behind a URL, as it lies here: its tokenizer and sizes.
+        model: the model behind a URL, as it lies here: its tokenizer and sizes; a server's own weights go first.
         served_as: the model's name in requests, where the server tells none.
         key_env: the environment variable that holds the server's key.
         prompts: the user's own prompts; their median is the own length, and the cache part asks them.
@@ -81,7 +81,7 @@ def measure_requests(
         ConfigError, ModelError, PromptError, Unsupported: before anything is measured.
         RunFailed: the server cannot be started or reached, or more than three requests failed; records are kept.
     """
-    from specq.lab import asked, batching, opening
+    from specq.lab import asked, batching, opening, told_weights
     from specq.lab.bench import Settings
     from specq.lab.measured import EXPERIMENT, PARTS
     from specq.models import light_tokenizer
@@ -124,7 +124,8 @@ def measure_requests(
         cached_share=cached_share,
         measured_output=new_tokens,
     )
-    sized = asked.size(wanted.sized, own, settings, dtype)
+    told = told_weights.ask(target, served_as=served_as, key_env=key_env) if wanted.attached else None
+    sized = asked.size(wanted.sized, own, settings, dtype, held=wanted.held, told=told)
     ridge = asked.machine(None if machine is None else str(machine), sized, wanted) if "batch" in chosen else None
     info = {
         "experiment": EXPERIMENT,

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from specq.core.errors import RunFolderError
-from specq.lab import batching, context, halves, lever, prompt_cache
+from specq.lab import batching, context, halves, lever, prompt_cache, sized
 from specq.lab import rows as records
 from specq.lab.batching import Batch, Machine
 from specq.lab.bench import Drift, drift
@@ -21,6 +21,7 @@ from specq.lab.halves import Halves
 from specq.lab.lever import Known, Lever
 from specq.lab.prompt_cache import Cache
 from specq.lab.rows import Note, Prediction, Record, Row
+from specq.lab.sized import Size
 from specq.run.folder import RECORDS, RUN, read_info
 
 PARTS = ("halves", "context", "cache", "batch")
@@ -35,17 +36,6 @@ class Own:
     output_tokens: float
     origin: str
     cached_share: float | None = None
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Size:
-    """Bytes of the weights and their bits, and of the cache at the user's own length; by sizing, no weights loaded."""
-
-    weight_bytes: int
-    bits: float | None
-    cache_bytes: int
-    tokens: int
-    cache_type: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -183,15 +173,14 @@ def _deliverable(
     tpot = at(own.prompt_tokens, _tpots(timed))
     decode = max(0.0, own.output_tokens - 1) * tpot
     cold, warm = (None, None) if cache is None else (cache.case(prompt_cache.COLD), cache.case(prompt_cache.WARM))
-    given = info.get("size")
-    size = None if given is None else Size(**given)
+    size = sized.as_written(info)
     known = Known(
         ttft_s=ttft,
         decode_s=decode,
         cacheable=own.cached_share,
         warm_saved=None if warm is None else warm.saved,
-        bits=None if size is None else size.bits,
-        cache_read=None if size is None else size.cache_bytes / (size.cache_bytes + size.weight_bytes),
+        bits=None if size is None or not size.held else size.bits,
+        cache_read=None if size is None else size.cache_read,
         free_until=None if batch is None else batch.free_until,
         measured=None if batch is None else max(point.batch for point in batch.points if point.step is not None),
     )

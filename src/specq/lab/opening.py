@@ -52,10 +52,17 @@ class Wanted:
 
     @property
     def sized(self) -> str | None:
-        """As `local`, the file that a started server really loads where that is another."""
-        if self.kind == llamacpp.NAME and not self.attached and self.model is None:
+        """As `local`, or what is really loaded, where that is another and can be read here."""
+        if self.kind == llamacpp.NAME and not self.attached:
             return str(weights.gguf_file(self.target))
-        return self.local
+        return self.target if self.kind == HF else self.local
+
+    @property
+    def held(self) -> bool:
+        """Whether the weights of `sized` are those that answer, as far as is known before the server is asked."""
+        if self.attached:
+            return False
+        return self.kind in (HF, llamacpp.NAME) or self.local == self.target
 
 
 def check(wanted: Wanted) -> None:
