@@ -8,7 +8,7 @@ from itertools import pairwise
 import pytest
 from load_runs import server
 
-from specq.core.errors import ConfigError
+from specq.core.errors import ConfigError, UserError
 from specq.load import arrivals, drive
 from specq.load.asked import Asked
 from specq.load.phases import TAIL_LEAST, Job, Phases
@@ -155,6 +155,22 @@ def test_a_trace_goes_on_after_its_end() -> None:
 def test_a_level_or_a_setting_that_is_none_is_taken(given: dict[str, object], words: str) -> None:
     with pytest.raises(ConfigError, match=words):
         Asked(**({"servers": (server(),)} | given)).check()  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    "given",
+    [
+        {"body": {"api_key": "PlantedAbc123"}},
+        {"body": {"extra": {"Authorization": "Bearer PlantedAbc123PlantedAbc123"}}},
+        {"body": {"user": "sk-PlantedAbc123PlantedAbc123"}},
+        {"servers": (server(url="https://gateway/sk-PlantedAbc123PlantedAbc123/v1"),)},
+    ],
+)
+def test_a_key_in_what_the_folder_shows_is_taken_or_shown(given: dict[str, object]) -> None:
+    with pytest.raises(UserError, match=r"has what looks like a key.*--key-env") as caught:
+        Asked(**({"servers": (server(),)} | given)).check()  # type: ignore[arg-type]
+    assert "Planted" not in str(caught.value)
+    Asked(servers=(server(url="http://h:1/v1"),), body={"top_k": 20, "user": "me", "max_tokens": 4}).check()
 
 
 def test_servers_do_not_take_turns() -> None:

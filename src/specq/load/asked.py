@@ -2,22 +2,26 @@
 
 from __future__ import annotations
 
+import json
 import math
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from typing import Any, Literal
 
-from specq.core.errors import ConfigError, nearest
+from specq.core.errors import ConfigError, UserError, nearest
 from specq.engines.served.address import address_of
 from specq.engines.served.kinds import KINDS
 from specq.load import start as starting
 from specq.load.start import Start
+from specq.workloads import secrets
 
 Arrivals = Literal["closed", "poisson", "steady", "trace"]
 FLOORS = tuple(f"{name}_{which}" for name in ("ttft_s", "tpot_s", "e2e_s") for which in ("p95", "p99"))
 REQUESTS = 100
 """Requests of a level unless somebody says otherwise: the fewest that a p99 is told of."""
 _MOST = 100_000
+# As `secrets` calls what it finds.
+_KEY = "api_key"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -88,11 +92,13 @@ class Asked:
         """Refuse what cannot be done.
 
         Raises:
-            ConfigError: a value is none. UserError: an address is none.
+            ConfigError: a value is none. UserError: an address is none, or it or the body carries a key.
         """
+        _refuse_keys("body", json.dumps(dict(self.body), ensure_ascii=False))
         for server in self.servers:
             if server.start is None:
                 address_of(server.url)
+                _refuse_keys("the server's address", server.url)
             if server.kind not in KINDS:
                 raise ConfigError(
                     f'kind "{server.kind}"{nearest(server.kind, KINDS) or ";"} allowed: {", ".join(KINDS)}'
@@ -171,3 +177,12 @@ def from_json(value: Mapping[str, Any]) -> Asked:
     )
     given["levels"] = tuple(float(one) for one in given["levels"])
     return Asked(**given)
+
+
+def _refuse_keys(what: str, text: str) -> None:
+    """Refuse what has the form of a key: both are written into a run's folder as they are."""
+    if any(kind == _KEY for _, _, kind in secrets.found(text)):
+        raise UserError(
+            f"{what} has what looks like a key, and a run's folder shows it; put the key into an environment variable "
+            "and name that with --key-env (key_env)"
+        )

@@ -136,3 +136,10 @@ def test_a_key_in_an_address_is_taken_or_shown(url: str) -> None:
     with pytest.raises(UserError, match="a user, a password, a query or a fragment; write url = ") as caught:
         Client(url)
     assert WORD not in str(caught.value)
+
+
+@pytest.mark.parametrize("key", [f"sk-{WORD}-1", f"hf_{WORD}", f"{WORD}", "AKIAPLANTED7EXAMPLE"])
+def test_a_key_that_stands_in_place_of_its_variables_name_is_shown(key: str) -> None:
+    with pytest.raises(UserError, match="takes the name of an environment variable") as caught:
+        Client("http://127.0.0.1:1", key_env=key)
+    assert "planted" not in str(caught.value).lower()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 from collections.abc import Mapping
 from typing import Any
 from urllib.parse import quote
@@ -12,6 +13,8 @@ from specq.core.errors import UserError
 
 SHORTEST = 8
 """Keys of fewer characters are words that servers without keys are given, such as `none`; answers may have them too."""
+# Words in capitals with underscores between them, none of them as long as a key.
+_NAME = re.compile(r"(?=.*_|KEY|TOKEN)[A-Z][A-Z0-9]{0,15}(?:_[A-Z0-9]{1,15})*")
 
 
 class Key:
@@ -23,7 +26,8 @@ class Key:
         """Read the variable.
 
         Raises:
-            UserError: it is not set, or cannot stand in a header; the message has its name alone.
+            UserError: it is not set, or cannot stand in a header; the message has its name alone, and not even that
+                where it does not look like a variable's name, for it may be the key itself.
         """
         self.name = name
         self._value: str | None = None
@@ -31,6 +35,11 @@ class Key:
         if name is None:
             return
         value = os.environ.get(name, "")
+        if not value and not _NAME.fullmatch(name):
+            raise UserError(
+                "key_env takes the name of an environment variable, such as SERVER_API_KEY; the environment has none "
+                "of the name given, which is not repeated here, for it may be the key itself"
+            )
         if not value:
             raise UserError(f'key_env = "{name}": the environment has no such variable; set it to the key')
         if not (value.isascii() and value.isprintable()) or " " in value:
