@@ -28,7 +28,7 @@ experiment = test_run_evals.experiment
 
 @contextmanager
 def job(asked: Any, out: Path) -> Iterator[Job]:
-    with runner._create(asked, out) as store:
+    with runner._create(asked, out, None) as store:
         yield Job(store=store, process=0, progress=Progress(stream=io.StringIO(), parent=os.getppid()))
 
 

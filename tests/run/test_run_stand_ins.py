@@ -61,7 +61,7 @@ def experiment(target: Path, small: Path, where: Path, **workload: Any) -> Any:
 
 @contextmanager
 def job(asked: Any, out: Path) -> Iterator[Job]:
-    with runner._create(asked, out) as store:
+    with runner._create(asked, out, None) as store:
         yield Job(store=store, process=0, progress=Progress(stream=io.StringIO(), parent=os.getppid()))
 
 
