@@ -162,9 +162,9 @@ def test_other_messages_or_other_tokens_than_its_own_are_compared(tmp_path: Path
         made["readings"][SOURCE]["prompts"][0]["prompt_sha256"] = "of other ids"
 
     found = built(tmp_path / "a", OTHER, other_message, **NATURAL)
-    assert found.arm("small#1").faults == ("1 prompts are not the baseline's, message by message, first e2",)
+    assert found.arm("small#1").faults == ("1 prompt is not the baseline's, message by message, first e2",)
     found = built(tmp_path / "b", OTHER, other_ids, **NATURAL)
-    assert found.arm("small#1").faults[0].startswith("1 prompts are not as its own model was to read them")
+    assert found.arm("small#1").faults[0].startswith("1 prompt is not what its own model was to read")
     assert verdict(found, "small#1").kind == "invalid"
     # Without a reading of its own its prompts are the baseline's, token by token.
     made = about(None)

@@ -159,8 +159,7 @@ def _of_reading(run: RunFile, own: Collection[Generated], prompts: Sequence[Mapp
     hashes = {str(one["id"]): one.get("prompt_sha256") for one in prompts}
     if differ := sorted({g.prompt for g in own if g.prompt_sha256 != hashes.get(g.prompt)}):
         yield (
-            f"{counted(len(differ), *_PROMPTS)} not as its own model was to read them, token by token, "
-            f"first {differ[0]}"
+            f"{counted(len(differ), *_PROMPTS)} not what its own model was to read, token by token, first {differ[0]}"
         )
 
 
