@@ -6,11 +6,13 @@ import heapq
 import math
 import random
 
+import numpy as np
 import pytest
 from load_runs import attempt, request
 
-from specq.load.curve import Spot, held, highest_held, knee
+from specq.load.curve import Held, Spot, held, highest_held, knee
 from specq.load.measures import latency
+from specq.load.sure import of_floors
 
 RATES = [0.1 * n for n in range(1, 10)]
 
@@ -83,15 +85,45 @@ def test_a_knee_at_an_end_is_told_as_one_that_was_found() -> None:
 
 
 def test_a_floor_that_cannot_be_told_holds() -> None:
-    quick = [request(n, events_at_s=(0.1, 0.2)) for n in range(20)]
-    slow = [request(n, events_at_s=(2.0, 2.1)) for n in range(20)]
     floors = {"ttft_s_p95": 1.0, "tpot_s_p95": 0.5}
-    few = held(latency([attempt(*quick[:19])], closed=True), floors)
-    held_, broken = (held(latency([attempt(*rows)], closed=True), floors) for rows in (quick, slow))
-    assert few is not None
-    assert held_ is not None
-    assert broken is not None
+
+    def stands(count: int, first_s: float) -> Held:
+        rows = [attempt(*(request(n, events_at_s=(first_s, first_s + 0.1)) for n in range(count)))]
+        found = held(latency(rows, closed=True), floors, of_floors(rows, tuple(floors), closed=True))
+        assert found is not None
+        return found
+
+    few, held_, broken = stands(58, 0.1), stands(59, 0.1), stands(59, 2.0)
     assert (few.holds, held_.holds, broken.holds) == (None, True, False)
+    # Of 58 requests all lie below the p95 once in 20 times: nothing bounds it from above.
+    assert few.ends["ttft_s_p95"] == (0.1, None)
     assert highest_held([(1, held_), (2, held_), (4, broken), (8, held_)]) == 2
     assert highest_held([(1, few), (2, held_)]) is None
-    assert held(latency([attempt(*quick)], closed=True), {}) is None
+    assert held(latency([attempt(request())], closed=True), {}, {}) is None
+
+
+def test_a_p95_within_its_limit_by_chance_is_held() -> None:
+    # 97 of 100 within the limit: the p95 is too, its upper bound is not.
+    rows = [attempt(*(request(n, events_at_s=(0.5 + 0.2 * (n >= 97) + n / 1000, 2.0)) for n in range(100)))]
+    limit = {"ttft_s_p95": 0.6}
+    found = held(latency(rows, closed=True), limit, of_floors(rows, tuple(limit), closed=True))
+    assert found is not None
+    assert found.values["ttft_s_p95"] is not None
+    assert found.values["ttft_s_p95"] <= 0.6
+    assert (found.holds, found.word) == (None, "not settled")
+
+
+def test_a_knee_among_levels_of_one_power_is_told_as_one_level() -> None:
+    spots = [Spot(level=n, throughput=power, latency_s=1.0) for n, power in ((1, 1.0), (2, 2.0), (4, 2.1))]
+    rng = np.random.default_rng(0)
+    draws = {spot.level: spot.throughput + rng.normal(0, 0.1, 500) for spot in spots}
+    unsure = knee(spots, draws)
+    assert unsure is not None
+    assert unsure.could_be == (2, 4)
+    assert "at concurrency 4, where throughput over median latency is highest (it could as well be at 2:" in (
+        unsure.words("concurrency")
+    )
+    some = knee(spots, {**draws, 1: None})
+    assert some is not None
+    assert some.could_be == ()
+    assert "too few requests to say how sure" in some.words("concurrency")

@@ -16,11 +16,12 @@ from specq.engines.served import stub
 from specq.load import page
 from specq.load.found import Found
 from specq.load.measures import Attempt
+from specq.load.words import answer
 
 BROWSER = next((name for name in ("chromium", "chromium-browser", "google-chrome") if shutil.which(name)), None)
 
 
-def level(name: str, at: float, slow: float, count: int = 24) -> Attempt:
+def level(name: str, at: float, slow: float, count: int = 70) -> Attempt:
     """A level whose requests come one after another, and take longer with the level."""
     ident = f"{name}@{at:g}#1"
     rows = [
@@ -28,8 +29,8 @@ def level(name: str, at: float, slow: float, count: int = 24) -> Attempt:
             n,
             point=ident,
             tags=("<b>tag</b>",),
-            sent_at_s=n / 4,
-            events_at_s=(n / 4 + slow, n / 4 + 2 * slow, n / 4 + 3 * slow + n / 1000),
+            sent_at_s=n / 8,
+            events_at_s=(n / 8 + slow, n / 8 + 2 * slow, n / 8 + 3 * slow + n / 1000),
             error="cut" if n == 5 else None,
             prompt_tokens=10,
             cached_tokens=0,
@@ -66,6 +67,8 @@ def test_the_page_lacks_the_floor_a_picture_or_a_table_or_obeys_a_tag(tmp_path: 
     titles = (
         "Read this first",
         "Throughput and latency",
+        "The floor",
+        "How sure the numbers are",
         "Latencies",
         "Held against server",
         "Drafts and device along the curve",
@@ -80,10 +83,27 @@ def test_the_page_lacks_the_floor_a_picture_or_a_table_or_obeys_a_tag(tmp_path: 
     ):
         assert f"## {title}\n" in text
     assert "broken" in text
-    assert "1 of 24 requests failed (1 cut)" in text
+    assert "server: at most 20.8 tokens/s (95 % interval " in text
+    assert "holds up to concurrency 2 and is broken at 4." in text
+    assert "1 of 70 requests failed (1 cut)" in text
     told = json.loads((tmp_path / "report.json").read_text())
     assert [one["level"] for one in told["levels"]] == [1.0, 2.0, 4.0] * 2
     assert told["held_up_to"] == {"server": 2.0, "other": 2.0}
+
+
+def test_a_floor_of_too_few_requests_is_told_as_held(tmp_path: Path) -> None:
+    few = found(tmp_path, [level("server", 1.0, 0.1, 50), level("server", 2.0, 0.12)], floors={"ttft_s_p95": 0.3})
+    assert few.held_up_to == {"server": None}
+    text = answer(few)
+    assert (
+        "The floor, ttft_s_p95 of 0.3 s, is not settled at concurrency 1, with 49 answers: a bound needs 59 for "
+        "ttft_s_p95, more where prompts repeat (--requests)." in text
+    )
+    enough = found(
+        tmp_path / "2", [level("server", 1.0, 0.1), level("server", 2.0, 0.12, 50)], floors={"ttft_s_p95": 0.3}
+    )
+    assert enough.held_up_to == {"server": 1.0}
+    assert "holds up to concurrency 1; it is not settled at concurrency 2, with 49 answers" in answer(enough)
 
 
 def test_a_run_without_a_level_has_no_report(tmp_path: Path) -> None:

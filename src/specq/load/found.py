@@ -22,6 +22,7 @@ from specq.load.pauses import Pauses, pauses
 from specq.load.quality import Quality, Worth, quality, worth
 from specq.load.rows import Began, Judged, Measured, Requested, Started
 from specq.load.stalls import Stall, stall
+from specq.load.sure import Sure, of_floors, power_draws, sure
 from specq.load.versus import Ratio, Win, ratio, win
 from specq.report.plain import plain
 from specq.run.folder import DONE, RECORDS
@@ -33,10 +34,11 @@ class Level:
     """A server at one level, its repeats together.
 
     `requests` are those of the steady state, `failed` those of them that failed by what was wrong, `failed_outside`
-    those of the ramp, the tail and the long prompts. `client_share` is what specq took of a core; `device` is by
-    reading; `cached_share` is of prompt tokens, None where the server does not tell; `backlog` is how many requests
-    of an open loop were under way at its end more than at its beginning. `schema` counts answers by how they fit,
-    `uncounted` those of whose tokens the server told no count: there each event counts as one.
+    those of the ramp, the tail and the long prompts. `sure` has the intervals of rates and medians. `client_share` is
+    what specq took of a core; `device` is by reading; `cached_share` is of prompt tokens, None where the server does
+    not tell; `backlog` is how many requests of an open loop were under way at its end more than at its beginning.
+    `schema` counts answers by how they fit, `uncounted` those of whose tokens the server told no count: there
+    each event counts as one.
     """
 
     server: str
@@ -45,6 +47,7 @@ class Level:
     requests: int
     latency: Latency
     rates: Rates
+    sure: Sure
     failed: dict[str, int]
     failed_outside: dict[str, int]
     tags: dict[str, Latency]
@@ -149,7 +152,7 @@ def find(run: Path, info: Mapping[str, Any], machines: Mapping[str, Machine] | N
         asked=asked,
         info=info,
         levels=levels,
-        knees={name: knee([_spot(one) for one in of if _has_spot(one)]) for name, of in by_server.items()},
+        knees={name: _knee(of, of_level(name), closed=closed) for name, of in by_server.items()},
         held_up_to={name: highest_held([(one.level, one.held) for one in of]) for name, of in by_server.items()},
         ratios=tuple(ratios),
         stalls=tuple(one for one in stalls if one is not None),
@@ -213,10 +216,11 @@ def _level(attempts: Sequence[Attempt], asked: Asked, machine: Machine | None) -
         requests=len(steady),
         latency=found,
         rates=going,
+        sure=sure(attempts, closed=closed),
         failed=failures(steady),
         failed_outside=failures(outside),
         tags={tag: latency(attempts, closed=closed, tag=tag) for tag in tags},
-        held=held(found, asked.floors),
+        held=held(found, asked.floors, of_floors(attempts, tuple(asked.floors), closed=closed)),
         drafting=drafts,
         agreement=agreement(attempts),
         pauses=pauses(attempts),
@@ -263,8 +267,11 @@ def _schema(rows: Sequence[Requested]) -> dict[str, int]:
     return {word: words.count(word) for word in dict.fromkeys(words)}
 
 
-def _has_spot(one: Level) -> bool:
-    return bool(one.latency.e2e_s.p50)
+def _knee(levels: Sequence[Level], attempts: Mapping[float, Sequence[Attempt]], *, closed: bool) -> Knee | None:
+    spots = [_spot(one) for one in levels if one.latency.e2e_s.p50]
+    # Levels are measured one after another: each has resamples of its own.
+    draws = {one.level: power_draws(attempts[one.level], closed=closed, seed=seed) for seed, one in enumerate(spots)}
+    return knee(spots, draws)
 
 
 def _spot(one: Level) -> Spot:

@@ -12,6 +12,8 @@ import numpy as np
 from specq.load.rows import Judged, Measured, Requested
 from specq.stats.intervals import percentiles
 
+SLICES = 10
+"""Equal parts of a steady state, whose counts show how much its rates move."""
 LATE_S = 0.01
 """From so many seconds after it was due on, a request was sent late."""
 
@@ -180,6 +182,18 @@ def tokens_between(attempt: Attempt, first_s: float, last_s: float) -> float:
     return total
 
 
+def requests_between(attempt: Attempt, first_s: float, last_s: float) -> float:
+    """Requests that ended well, each by the share of its time from `first_s` to `last_s` of the steady state."""
+    low, high = attempt.point.start_at_s + first_s, attempt.point.start_at_s + last_s
+    return sum(_share_between(row, low, high) for row in attempt.rows if row.error is None)
+
+
+def slices_of(attempt: Attempt) -> list[tuple[float, float]]:
+    """The seconds of the steady state at which each of its equal slices begins and ends."""
+    ends = [attempt.seconds * place / SLICES for place in range(SLICES + 1)]
+    return list(pairwise(ends))
+
+
 def failures(rows: Iterable[Requested]) -> dict[str, int]:
     """How many requests failed, by what was wrong, the most first."""
     return dict(Counter(row.error for row in rows if row.error is not None).most_common())
@@ -187,9 +201,13 @@ def failures(rows: Iterable[Requested]) -> dict[str, int]:
 
 def _share_within(one: Attempt, row: Requested) -> float:
     """The share of a request's time that lies in the steady state: counting ends would favour where it begins."""
+    return _share_between(row, one.point.start_at_s, one.point.end_at_s)
+
+
+def _share_between(row: Requested, low: float, high: float) -> float:
     first = row.due_at_s if row.sent_at_s is None else row.sent_at_s
     took = row.end_at_s - first
-    return _overlap(one, first, row.end_at_s) / took if took > 0 else float(_within(one, row.end_at_s))
+    return _common(first, row.end_at_s, low, high) / took if took > 0 else float(low <= row.end_at_s <= high)
 
 
 def _within(one: Attempt, at_s: float | None) -> bool:
@@ -200,7 +218,11 @@ def _overlap(one: Attempt, first_s: float | None, last_s: float | None) -> float
     """Seconds of the steady state between two times of a request."""
     if first_s is None or last_s is None:
         return 0.0
-    return max(0.0, min(last_s, one.point.end_at_s) - max(first_s, one.point.start_at_s))
+    return _common(first_s, last_s, one.point.start_at_s, one.point.end_at_s)
+
+
+def _common(first_s: float, last_s: float, low: float, high: float) -> float:
+    return max(0.0, min(last_s, high) - max(first_s, low))
 
 
 def _since(end: float | None, start: float | None) -> float | None:

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from specq.core import jsonl
-from specq.load import along, charts
+from specq.load import along, charts, settled
 from specq.load.found import Found
 from specq.load.sections import FIRST, QUALITY, sections
 from specq.load.words import answer
@@ -15,7 +15,16 @@ from specq.report import page as pages
 from specq.report.page import Part
 from specq.report.section import Section
 
-CURVE = ("Throughput and latency", "Latencies", "By tag", "Failures", "Answers against the schema", QUALITY)
+CURVE = (
+    "Throughput and latency",
+    settled.FLOORS,
+    settled.SURE,
+    "Latencies",
+    "By tag",
+    "Failures",
+    "Answers against the schema",
+    QUALITY,
+)
 DRAFTS = (along.ALONG, along.COUNTS)
 
 

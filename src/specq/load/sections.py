@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from specq.load import along
+from specq.load import along, settled
 from specq.load.by_level import by_level, name_of
 from specq.load.check import Agreement
 from specq.load.found import Found, Level
@@ -25,6 +25,7 @@ def sections(found: Found) -> list[Section]:
         Section(title=FIRST, lines=tuple(flags(found))),
         _curve(found),
         _latency(found),
+        *settled.sections(found),
         _versus(found),
         *along.sections(found),
         _tags(found),
@@ -42,15 +43,13 @@ def _curve(found: Found) -> Section:
     floors = bool(found.asked.floors)
 
     def row(one: Level) -> Sequence[str]:
-        held = None if one.held is None else one.held.holds
         shown = [number(one.rates.requests_per_s), number(one.rates.tokens_per_s)]
         shown += [milliseconds(one.latency.ttft_s.p50), milliseconds(one.latency.ttft_s.p95)]
         shown += [milliseconds(one.latency.tpot_s.p50), milliseconds(one.latency.tpot_s.p95)]
         shown += [str(one.requests), str(sum(one.failed.values()))]
         if floors:
             good = one.rates.good_share
-            word = "cannot be told" if held is None else "held" if held else "broken"
-            shown += [number(one.rates.good_per_s), share(good), word]
+            shown += [number(one.rates.good_per_s), share(good), NOTHING if one.held is None else one.held.word]
         return shown
 
     columns: tuple[str, ...] = (
@@ -68,7 +67,7 @@ def _curve(found: Found) -> Section:
         + ("." if found.asked.arrivals == "closed" else ", from the time each was due.")
     ]
     if floors:
-        columns = (*columns, "goodput/s", "good", "floor p95")
+        columns = (*columns, "goodput/s", "good", "floor")
         lines.append("good: share of requests that ended well within every limit of the floor, failed ones counted.")
     return by_level(found, "Throughput and latency", columns, row, lines)
 

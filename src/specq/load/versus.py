@@ -15,11 +15,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from specq.load.measures import Attempt, e2e_s, tokens_between
+from specq.load.measures import Attempt, e2e_s, slices_of, tokens_between
 from specq.load.rows import Requested
 from specq.stats.intervals import Interval, log_ratio, t_interval
-
-SLICES = 10
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -137,10 +135,8 @@ def _throughput(base: Sequence[Attempt], other: Sequence[Attempt]) -> Interval |
 
 def _slices(attempts: Sequence[Attempt]) -> list[float]:
     """Tokens a second in each slice of each steady state."""
-    found = []
-    for one in attempts:
-        length = one.seconds / SLICES
-        for place in range(SLICES):
-            count = tokens_between(one, place * length, (place + 1) * length)
-            found.append(count / length if length > 0 else 0.0)
-    return found
+    return [
+        tokens_between(one, first, last) / (last - first) if last > first else 0.0
+        for one in attempts
+        for first, last in slices_of(one)
+    ]

@@ -9,8 +9,9 @@ from specq.core.nouns import counted, listed
 from specq.load.ends import End, Place
 from specq.load.found import Found, Level
 from specq.load.measures import LATE_S
+from specq.load.settled import FEWEST_OF, told
 from specq.load.versus import Ratio, Win
-from specq.report.words import number
+from specq.report.words import NOTHING, number
 
 SLOW_CLIENT = 0.5
 """From this share of a core on, specq's own work may have delayed what it measured."""
@@ -37,10 +38,12 @@ def _best(found: Found, server: str) -> str:
             kinds.update(one.failed)
         return f"{server}: no request succeeded ({_kinds(kinds)})."
     best = max(levels, key=lambda one: one.rates.tokens_per_s)
+    interval = told(best.sure.tokens_per_s)
+    sure = "" if interval == NOTHING else f" (95 % interval {interval})"
     what = "event" if any(one.uncounted for one in levels) else "token"
     return (
-        f"{server}: at most {number(best.rates.tokens_per_s)} {what}s/s, at {found.asked.unit} {best.level:g} with a "
-        f"median of {_ms(best.latency.ttft_s.p50)} to the first {what} and {_ms(best.latency.tpot_s.p50)} "
+        f"{server}: at most {number(best.rates.tokens_per_s)} {what}s/s{sure}, at {found.asked.unit} {best.level:g} "
+        f"with a median of {_ms(best.latency.ttft_s.p50)} to the first {what} and {_ms(best.latency.tpot_s.p50)} "
         f"{'an' if what == 'event' else 'a'} {what}."
     )
 
@@ -54,13 +57,31 @@ def _floor(found: Found, server: str) -> list[str]:
     if not found.asked.floors:
         return []
     limits = listed([f"{name} of {value:g} s" for name, value in found.asked.floors.items()])
-    upto = found.held_up_to[server]
-    if upto is not None:
-        return [f"The floor, {limits}, holds up to {found.asked.unit} {upto:g}."]
-    lowest = found.of(server)[:1]
-    if lowest and lowest[0].held is not None and lowest[0].held.holds is None:
-        return [f"Whether the floor, {limits}, holds cannot be told: a p95 needs 20 requests a level."]
-    return [f"The floor, {limits}, holds at no level."]
+    upto, unit = found.held_up_to[server], found.asked.unit
+    held = [one for one in found.of(server) if one.held is not None]
+    after = next((one for one in held if upto is None or one.level > upto), None)
+    said = f"The floor, {limits}, holds" + (" at no level" if upto is None else f" up to {unit} {upto:g}")
+    if after is None or after.held is None:
+        return [f"{said}."]
+    if after.held.holds is not None:
+        return [f"{said}." if upto is None else f"{said} and is broken at {after.level:g}."]
+    unsettled = f"not settled at {unit} {after.level:g}, {_unsettled(after)}"
+    return [f"The floor, {limits}, is {unsettled}." if upto is None else f"{said}; it is {unsettled}."]
+
+
+def _unsettled(one: Level) -> str:
+    """Why it is not settled whether a level holds the floor, and what would settle it."""
+    assert one.held is not None
+    few = {name: FEWEST_OF[name.rpartition("_")[2]] for name, (_, high) in one.held.ends.items() if high is None}
+    if few:
+        needed = listed([f"{count} for {name}" for name, count in few.items()])
+        return f"with {counted(one.answered, 'answer')}: a bound needs {needed}, more where prompts repeat (--requests)"
+    open_ = [
+        f"{name} {_ms(one.held.values[name])}, {_ms(low)} to {_ms(high)}"
+        for name, (low, high) in one.held.ends.items()
+        if high is not None and high > one.held.limits[name]
+    ]
+    return f"where the limit lies within the bounds ({listed(open_)}); more --requests narrow them"
 
 
 def win_words(found: Found, server: str, one: Win) -> str:
