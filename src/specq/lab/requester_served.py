@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from specq.core.errors import RunFailed, Unsupported
 from specq.core.types import Prompt, Sampling
-from specq.engines.served import control
+from specq.engines.served import control, scheme
 from specq.engines.served.client import LIMIT_S, Client
 from specq.engines.served.faults import Retry
 from specq.engines.served.kinds import KINDS
@@ -48,12 +48,15 @@ class ServedRequester:
         """Ask the server for its settings; nothing else is sent.
 
         Raises:
-            UserError: the address or the key's variable is none.
+            UserError: the address or the key's variable is none, or it speaks http and the address says TLS, or the
+                other way round.
             Unsupported: no name is given and the server tells none, or several.
         """
         self.name, self.kind = name or url, kind
         self._kind, self._tokenizer, self._edit = KINDS[kind], tokenizer, edit
         told, self._untold = control.ask(url, self._kind.ASKS, key_env=key_env)
+        if not told:
+            scheme.check_silent(url, self._untold)
         self.settings: Settings = self._kind.settings(told)
         self._model = model or _listed(told) or self.settings.model
         if self._model == UNKNOWN:

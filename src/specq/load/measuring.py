@@ -215,6 +215,8 @@ class _Run:
                 f"{self._target.server.name}: the server has no model {self._target.model!r} ({streamed.said}); "
                 f"{self._target.offers()}"
             )
+        if streamed.error == "tls" and self._done == self._failed:
+            raise RunFailed(f"{self._target.server.name}: {streamed.said}")
         if streamed.error in _GONE:
             await self._still_there()
         if self._failing >= GIVE_UP:

@@ -15,7 +15,7 @@ from specq.core import clock
 from specq.core.clock import utc_stamp
 from specq.core.errors import ConfigError
 from specq.core.types import Prompt, Sampling
-from specq.engines.served import control, launch
+from specq.engines.served import control, launch, scheme
 from specq.engines.served.client import Client
 from specq.engines.served.faults import Retry
 from specq.engines.served.kinds import KINDS
@@ -146,10 +146,16 @@ class Target:
         return Client(self.base, key_env=self.server.key_env, limit_s=asked.limit_s, retry=retry)
 
     def learn(self) -> None:
-        """Ask a server that runs already how it is set; what it does not tell stays unknown."""
+        """Ask a server that runs already how it is set; what it does not tell stays unknown.
+
+        Raises:
+            UserError: it speaks http and its address says TLS, or the other way round.
+        """
         if self.server.start is not None:
             return
         told, self.unanswered = control.ask(self.base, self.kind.ASKS, key_env=self.server.key_env)
+        if not told:
+            scheme.check_silent(self.server.url, self.unanswered)
         self.settings = self.kind.settings(told)
 
     def offers(self) -> str:

@@ -52,6 +52,9 @@ def ask(
         for path in paths:
             try:
                 answer = client.get(url + path)
+            except (httpx.ConnectError, httpx.ConnectTimeout) as error:
+                # Nobody listens, or not to TLS: the other paths would wait for the same.
+                return answers, failed | dict.fromkeys(paths[len(answers) + len(failed) :], type(error).__name__)
             except httpx.HTTPError as error:
                 failed[path] = type(error).__name__
                 continue

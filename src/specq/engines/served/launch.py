@@ -22,7 +22,7 @@ from typing import IO, Self
 
 from specq.core import clock, jsonl
 from specq.core.errors import ServerGone, Unsupported
-from specq.engines.served import control, keeper
+from specq.engines.served import control, keeper, scheme
 from specq.engines.served.kinds.base import HOST, Command
 
 LIMIT_S = 600.0
@@ -203,11 +203,13 @@ def attach(url: str, health: str, *, key_env: str | None = None, limit_s: float 
 
     Raises:
         Unsupported: nobody answers there, or not as such a server does; the message has no key.
+        UserError: it speaks http and the address says TLS, or the other way round.
     """
     server = Server(url)
     if not url.startswith(("http://", "https://")):
         raise Unsupported(f'url = "{url}": allowed is http://HOST:PORT or https://HOST')
     if not control.healthy(server.url, health, key_env=key_env, limit_s=limit_s):
+        scheme.check(server.url)
         raise Unsupported(f'url = "{url}": no healthy server answers at {health}; start it, or name another url')
     return server
 

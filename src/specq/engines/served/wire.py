@@ -17,7 +17,10 @@ from specq.engines.served.address import Address
 from specq.engines.served.events import Event, Splitter, splitter
 from specq.engines.served.faults import Fault
 from specq.engines.served.framing import Broken, Framing
+from specq.engines.served.scheme import HANDSHAKE_S, use_http
 
+_TLS = (b"\x15\x03", b"\x16\x03")
+"""How a record of TLS begins that is an alert or a handshake."""
 _AT_ONCE = 64
 """Pieces that are split into events in one go."""
 
@@ -147,6 +150,10 @@ class Connection(asyncio.Protocol):
             if reply.framing.feed(data, stamp_s):
                 self._finish(reply, stamp_s, None)
         except Broken as error:
+            if data.startswith(_TLS):
+                said = "the server answers with TLS; write https:// in its address in place of http://"
+                self._finish(reply, stamp_s, Fault(kind="tls", said=said))
+                return
             self._finish(reply, stamp_s, Fault(kind="malformed", said=f"no reply that can be read: {error}"))
 
     def connection_lost(self, exc: Exception | None) -> None:
@@ -195,15 +202,26 @@ async def connect(address: Address, tls: ssl.SSLContext | None, limit_s: float) 
     try:
         async with asyncio.timeout(limit_s):
             _, connection = await loop.create_connection(
-                Connection, address.host, address.port, ssl=tls if address.secure else None
+                Connection,
+                address.host,
+                address.port,
+                ssl=tls if address.secure else None,
+                ssl_handshake_timeout=min(limit_s, HANDSHAKE_S) if address.secure else None,
             )
     except TimeoutError:
         raise Unreachable(
             Fault(kind="hung", said=f"no connection to {where} within the limit of {limit_s:g} s")
         ) from None
     except ssl.SSLError as error:
-        raise Unreachable(Fault(kind="tls", said=f"no secure connection to {where}: {_why(error)}")) from None
+        said = f"no secure connection to {where}: {_why(error)}"
+        if not isinstance(error, ssl.SSLCertVerificationError) and "ALERT" not in (error.reason or ""):
+            said += f"; {use_http(where)}"
+        raise Unreachable(Fault(kind="tls", said=said)) from None
     except OSError as error:
+        if address.secure and isinstance(error, ConnectionAbortedError):
+            # So asyncio says that the handshake took too long.
+            within = f"no TLS handshake with {where} within {min(limit_s, HANDSHAKE_S):g} s"
+            raise Unreachable(Fault(kind="tls", said=f"{within}; {use_http(where)}")) from None
         raise Unreachable(Fault(kind="refused", said=f"no connection to {where}: {_why(error)}")) from None
     return connection
 
