@@ -22,6 +22,12 @@ REQUESTS = 100
 _MOST = 100_000
 # As `secrets` calls what it finds.
 _KEY = "api_key"
+_LOOKS = (
+    "has what looks like a key, and a run's folder shows it; put the key into an environment variable and name that "
+    "with --key-env (key_env)"
+)
+# As fields that hold keys are called or end, without what stands between words; max_tokens is none.
+_NAMES = ("apikey", "accesskey", "secretkey", "privatekey", "authorization", "token", "secret", "password", "passwd")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -94,11 +100,12 @@ class Asked:
         Raises:
             ConfigError: a value is none. UserError: an address is none, or it or the body carries a key.
         """
+        if _named(self.body):
+            raise UserError(f"body {_LOOKS}")
         _refuse_keys("body", json.dumps(dict(self.body), ensure_ascii=False))
         for server in self.servers:
             if server.start is None:
-                address_of(server.url)
-                _refuse_keys("the server's address", server.url)
+                check_address(server.url)
             if server.kind not in KINDS:
                 raise ConfigError(
                     f'kind "{server.kind}"{nearest(server.kind, KINDS) or ";"} allowed: {", ".join(KINDS)}'
@@ -179,10 +186,31 @@ def from_json(value: Mapping[str, Any]) -> Asked:
     return Asked(**given)
 
 
+def check_address(url: str) -> None:
+    """Refuse what is no server's address, and one that carries a key; the message never has it.
+
+    Raises:
+        UserError: it is one of these.
+    """
+    address_of(url)
+    _refuse_keys("the server's address", url)
+
+
 def _refuse_keys(what: str, text: str) -> None:
     """Refuse what has the form of a key: both are written into a run's folder as they are."""
     if any(kind == _KEY for _, _, kind in secrets.found(text)):
-        raise UserError(
-            f"{what} has what looks like a key, and a run's folder shows it; put the key into an environment variable "
-            "and name that with --key-env (key_env)"
+        raise UserError(f"{what} {_LOOKS}")
+
+
+def _named(value: Any) -> bool:
+    """Whether a field anywhere in a JSON value has a name that only keys have, and a text of whatever form in it."""
+    if isinstance(value, Mapping):
+        return any(
+            _named(one) or (bool(one) and isinstance(one, str) and _is_name(name)) for name, one in value.items()
         )
+    return isinstance(value, list | tuple) and any(map(_named, value))
+
+
+def _is_name(name: str) -> bool:
+    letters = "".join(letter for letter in name.lower() if letter.isalnum())
+    return letters.endswith(_NAMES)

@@ -13,7 +13,7 @@ from specq.experiment import config
 from specq.experiment.schema import Experiment
 from specq.experiment.served_settings import reads_tokens_of
 from specq.load import servers as serving
-from specq.load.asked import FLOORS, Arrivals, Asked, Server
+from specq.load.asked import FLOORS, Arrivals, Asked, Server, check_address
 from specq.load.given import Given
 from specq.workloads.reading import How
 
@@ -80,11 +80,14 @@ class Options:
             raise ConfigError("--against is a server that runs beside one that does; arms of an experiment are started")
         if target.endswith(".toml"):
             return self._of_experiment(Path(target))
-        if "://" in target:
-            raise ConfigError(f"{target}: no address of a server; write http://HOST:PORT")
+        if "://" in target or "@" in target:
+            # It is not repeated: what stands before an @ may be a key.
+            raise ConfigError("load: what was given is no address of a server; write http://HOST:PORT")
         return self._of_model(target)
 
     def _attached(self, url: str) -> tuple[Asked, Given, None]:
+        # First of all, for what is said of other mistakes repeats the address.
+        check_address(url)
         given = {"--arm": self.arms, "--set": self.overrides, "--prefill-chunk": self.chunks, **self.engine}
         if wrong := [name if name.startswith("--") else f"--{name}" for name, value in given.items() if value]:
             raise ConfigError(
