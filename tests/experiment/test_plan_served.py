@@ -41,7 +41,12 @@ def refused(made: Plan) -> str:
     [
         ('kind = "openai"\nurl = "http://h:1"\ndevice = "cuda"', 'device = "cuda": kind = "openai" does not read it'),
         ('kind = "hf"\nurl = "http://h:1"', 'url = "http://h:1": kind = "hf" does not read it'),
-        ('kind = "vllm"\nurl = "http://h:1"\nargs = ["--x"]', "args = ['--x']: a server that runs already is not set"),
+        ('kind = "vllm"\nurl = "http://h:1"\nargs = ["--x"]', "a server that runs already has what it was started"),
+        (
+            'kind = "llamacpp"\nurl = "http://h:1"\nthreads = 1',
+            "threads = 1: a server that runs already has what it was ",
+        ),
+        ('kind = "llamacpp"\nurl = "http://h:1"\nthreads = 1', "take threads out of [engine], or url"),
         ('kind = "vllm"\nserved_name = "m"', "served_name: it goes with url"),
         ('kind = "vllm"\nurl = "http://u:pw@h:1"', "the server's address has a user, a password"),
         ('kind = "vllm"\nurl = "http://h:1"\nurl_env = "U"', "url beside url_env"),

@@ -58,6 +58,9 @@ def test_an_arm_is_measured_on_another_arms_server(tmp_path: Path, vllm: Path) -
     told = started(found)
     # At each level they take turns, back and forth: lookup stays for the second.
     assert [row.server for row in told] == ["baseline", "lookup", "baseline"]
+    # The stub says neither; the commands do.
+    assert [row.settings["speculation"] for row in told] == ["none", "lookup, k = 4", "none"]
+    assert {row.settings["prefix_cache"] for row in told} == {False}
     assert [("--speculative-config" in row.command, row.exactness) for row in told] == [
         (False, ""),
         (True, "exact"),

@@ -226,7 +226,9 @@ def test_random_tokens_are_sent_to_a_server_that_drafts(
 ) -> None:
     file = prompts(tmp_path, tags=["random-tokens"])
     how: dict[str, Any] = {"model": "m", "requests": 2, "out": tmp_path / "out", "body": {"stub": {"tokens": 2}}}
-    with pytest.raises(ConfigError, match="made of random tokens"):
+    with pytest.raises(
+        ConfigError, match=r"made of random tokens.* server, which is held .* not say whether it drafts:"
+    ):
         measure_load(url, file, against=url, **how)
     assert not (tmp_path / "out").exists()
     assert measure_load(url, file, **how).done
@@ -235,8 +237,12 @@ def test_random_tokens_are_sent_to_a_server_that_drafts(
     monkeypatch.setattr(
         measuring.Target, "numbers", lambda self, told: dataclasses.replace(numbers(self, told), proposed=3, accepted=1)
     )
-    with pytest.raises(ConfigError, match="made of random tokens"):
+    with pytest.raises(ConfigError, match=r"made of random tokens.* and server drafts:"):
         measure_load(url, file, **(how | {"requests": 50}))
+    # Two that both say that they draft nothing are asked.
+    monkeypatch.undo()
+    monkeypatch.setattr(measuring.Target, "speculates", False)
+    assert measure_load(url, file, against=url, **how).done
 
 
 def test_a_key_is_written_somewhere(

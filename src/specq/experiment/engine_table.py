@@ -86,8 +86,8 @@ class Engine(Table):
             for key in _STARTED:
                 if (value := getattr(self, key)) != type(self).model_fields[key].default:
                     raise ValueError(
-                        f"{key} = {_shown(value)}: a server that runs already is not set by specq; take {key} out, or "
-                        "url, so that one is started"
+                        f"{key} = {_shown(value)}: a server that runs already has what it was started with; take {key} "
+                        "out of [engine], or url, so that one is started"
                     )
         if self.served_name is not None and not self.attaches:
             raise ValueError("served_name: it goes with url, for a server that is started has the name of its model")

@@ -225,7 +225,7 @@ class _Run:
                 f"last with {streamed.error}: {streamed.said}"
             )
         if (numbers.proposed or 0) > 0:
-            refuse_random(self._plan.prompts, self._target.server.name)
+            refuse_random(self._plan.prompts, f"{self._target.server.name} drafts")
 
     async def _still_there(self) -> None:
         """Raise where nobody listens for a moment, or where the process started here ends, which may take one."""
@@ -287,14 +287,14 @@ async def _until(there: Callable[[], bool]) -> None:
         await asyncio.sleep(_LOOK_S)
 
 
-def refuse_random(prompts: Prompts, server: str) -> None:
-    """Refuse prompts of random tokens for a server that drafts.
+def refuse_random(prompts: Prompts, why: str) -> None:
+    """Refuse prompts of random tokens; `why` says who drafts, or may.
 
     Raises:
         ConfigError: there is such a prompt.
     """
     if (made := prompts.random) is not None:
         raise ConfigError(
-            f'prompt "{made}" is made of random tokens, after which acceptance means nothing, and {server} drafts: '
+            f'prompt "{made}" is made of random tokens, after which acceptance means nothing, and {why}: '
             "give prompts of real text (specq workload TEXT --tokens N without --shuffled)"
         )

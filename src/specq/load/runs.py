@@ -130,8 +130,14 @@ def _origin(experiment: Experiment | None) -> dict[str, Any]:
 
 
 def _refuse_random(plan: Plan, target: Target) -> None:
-    if target.speculates or len(plan.asked.servers) > 1:
-        measuring.refuse_random(plan.prompts, target.server.name)
+    name = target.server.name
+    if target.speculates:
+        measuring.refuse_random(plan.prompts, f"{name} drafts")
+    if target.speculates is None and len(plan.asked.servers) > 1:
+        measuring.refuse_random(
+            plan.prompts,
+            f"{name}, which is held against another server, does not say whether it drafts",
+        )
 
 
 def _question(asked: Asked) -> str:

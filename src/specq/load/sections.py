@@ -240,6 +240,7 @@ def _how(found: Found) -> Iterator[str]:
         settings = server["settings"] if started is None else started.settings
         told = ", ".join(f"{name} {value}" for name, value in settings.items() if value != "unknown")
         where = f"at {server['url']}" if started is None else f"started in {number(started.seconds)} s"
-        yield f"{server['name']}: {server['kind']} {where}; it says {told or 'nothing of its settings'}."
+        whose = "it says" if started is None else "it says or was told"
+        yield f"{server['name']}: {server['kind']} {where}; {whose} {told or 'nothing of its settings'}."
         if started is not None and started.exactness:
             yield f"{server['name']}: what it drafts is {started.exactness}: {started.reason} ({started.source})."

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import subprocess
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
@@ -18,7 +18,7 @@ from specq.engines.served.client import LIMIT_S, Client
 from specq.engines.served.faults import Retry
 from specq.engines.served.key import Key
 from specq.engines.served.kinds import KINDS, mlx_lm, ollama
-from specq.engines.served.kinds.base import LOG, Command, Kind, Served, Settings
+from specq.engines.served.kinds.base import LOG, UNKNOWN, Command, Kind, Served, Settings
 from specq.engines.served.launch import Server
 from specq.engines.served.request import Asked
 
@@ -27,6 +27,8 @@ _LISTS = "/v1/models"
 _NAMED_SHOWN = 5
 # Kinds that serve one model, loaded from a path or a hub id.
 _ONE_MODEL = ("vllm", "llamacpp", "sglang")
+# Kinds whose command says whether a prefix cache is kept, and whose own words for it no `args` may have.
+_SWITCH_CACHE = ("vllm", "llamacpp", "sglang", "mlx_lm")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -158,11 +160,22 @@ class Session:
         return text if isinstance(text, str) else None
 
     def settings(self) -> Settings:
-        """How the server says that it runs; "unknown" for what it does not say."""
+        """How the server says that it runs; "unknown" for what it does not say.
+
+        What it leaves open of one that was started here is what its command sets.
+        """
         told, _ = control.ask(self.url, self.kind.ASKS, key_env=self.where.key_env)
         if self.server.log is not None:
             told[LOG] = self.server.log.read_text(encoding="utf-8", errors="replace")
-        return self.kind.settings(told)
+        found = self.kind.settings(told)
+        if self.attached:
+            return found
+        if found.prefix_cache == UNKNOWN and self.kind.NAME in _SWITCH_CACHE:
+            found = replace(found, prefix_cache=self.served.prefix_cache)
+        if found.speculation == UNKNOWN:
+            draft = self.served.draft
+            found = replace(found, speculation="none" if draft is None else f"{draft.method}, k = {draft.k}")
+        return found
 
     def _need_model(self) -> None:
         """Refuse a server that lists its models, and this one not among them."""
