@@ -216,3 +216,10 @@ def test_a_clock_starts_or_stops_elsewhere_than_the_servers(served: tuple[launch
         if all(min(of) < 0.05 for of in zip(*gaps, strict=True)):
             return
     pytest.fail(f"TTFT and TPOT differ from the server's own by these shares: {gaps}")
+
+
+def test_the_command_of_the_docs_has_an_option_that_the_script_does_not_know() -> None:
+    page = (Path(__file__).parents[3] / "docs" / "load.md").read_text(encoding="utf-8")
+    (line,) = [line for line in page.splitlines() if line.startswith(f"python -m {xllamacpp_host.__name__} ")]
+    given = xllamacpp_host.parser().parse_args(line.split()[3:])
+    assert (given.threads, given.threads_batch, given.parallel, given.metrics) == (1, 1, 2, True)
