@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Annotated
 
@@ -25,6 +26,7 @@ from specq.cli import (
     replaying,
     sizing,
     starting,
+    stdout,
     usage,
     workloading,
 )
@@ -204,7 +206,17 @@ def models_facts(
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Run one command and return its exit code: 0, 1 a failed run, 2 a mistake, 3 a failed gate, 130 stopped."""
+    """Run one command and return its exit code: 0, 1 a failed run, 2 a mistake, 3 a failed gate, 130 stopped.
+
+    It is 141 where nobody reads what is printed any more.
+    """
+    try:
+        return stdout.flush(_command(argv))
+    except stdout.Full as error:
+        return _say(str(error), 2)
+
+
+def _command(argv: Sequence[str] | None) -> int:
     given = list(sys.argv[1:] if argv is None else argv)
     debug = "--debug" in given
     try:
@@ -218,6 +230,10 @@ def main(argv: Sequence[str] | None = None) -> int:
             return error.exit_code
         return _say(usage.sentence(error), error.exit_code)
     except SystemExit as end:
+        if isinstance(end.__context__, BrokenPipeError):
+            # So parser and console end where nobody reads what they print.
+            stdout.drop()
+            return stdout.UNREAD
         return end.code if isinstance(end.code, int) else int(end.code is not None)
     except SpecqError as error:
         if debug:
@@ -225,13 +241,19 @@ def main(argv: Sequence[str] | None = None) -> int:
         return _say(str(error), error.exit_code)
     except BrokenPipeError:
         # Whoever read our output has closed it; there is nobody left to tell.
-        return 1
+        stdout.drop()
+        return stdout.UNREAD
     except Exception as error:
         if debug:
             raise
+        if isinstance(error, OSError) and (full := stdout.full(error)) is not None:
+            return _say(str(full), 2)
         return _say(f"internal error, {type(error).__name__}: {error} (--debug shows where)", 1)
 
 
 def _say(message: str, code: int) -> int:
-    sys.stderr.write(f"specq: {' '.join(message.split())}\n")
+    # Where stderr takes nothing either, the code alone is left to tell.
+    with suppress(OSError):
+        sys.stderr.write(f"specq: {' '.join(message.split())}\n")
+        sys.stderr.flush()
     return code
