@@ -146,6 +146,7 @@ def test_a_trace_goes_on_after_its_end() -> None:
         ({"requests": 5, "duration_s": 1.0}, "exclude each other"),
         ({"requests": 0}, "requests 0: allowed is a whole number of 1 or more"),
         ({"warm_up": -1}, "warm_up -1"),
+        ({"max_tokens": 0}, "max_tokens 0: allowed is a whole number of 1 or more"),
         ({"floors": {"ttft_p95": 1.0}}, "did you mean 'ttft_s_p95'"),
         ({"floors": {"ttft_s_p95": float("nan")}}, "allowed are seconds above 0"),
         ({"servers": (server(), server())}, "two servers of one name"),
