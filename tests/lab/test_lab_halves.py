@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import dataclasses
 
+import numpy as np
 import pytest
 from lab_fakes import BASE, LENGTHS, READ, WRITE, Fake, bench, linear, quadratic
+from scipy import stats
 
 from specq.core.errors import ConfigError, RunFailed
 from specq.lab import bench as benches
-from specq.lab import halves
+from specq.lab import fits, halves
 from specq.lab import rows as records
 
 
@@ -61,9 +63,37 @@ def test_a_quadratic_passes_for_a_line() -> None:
 
 
 def test_repeats_that_lie_apart_pass_for_a_bend() -> None:
-    assert halves.Bend(share=0.05, noise=0.01, prompt_tokens=320).bent
-    assert not halves.Bend(share=0.05, noise=0.08, prompt_tokens=320).bent
-    assert not halves.Bend(share=-0.015, noise=0.0, prompt_tokens=320).bent
+    assert halves.Bend(share=0.05, noise=0.01, within=0.04, prompt_tokens=320).bent
+    assert not halves.Bend(share=0.05, noise=0.08, within=0.0, prompt_tokens=320).bent
+    assert not halves.Bend(share=0.05, noise=0.01, within=0.06, prompt_tokens=320).bent
+    assert not halves.Bend(share=-0.015, noise=0.0, within=0.0, prompt_tokens=320).bent
+
+
+def test_lengths_that_scatter_pass_for_a_bend() -> None:
+    flat = dict(zip(LENGTHS, (0.135, 0.133, 0.138, 0.134, 0.136, 0.1385), strict=True))
+    _, found = measured(Fake(lambda tokens: flat.get(tokens, 0.136)))
+    assert found.bend is not None
+    # Repeats are the same to the last digit, and yet neighbours differ by more than the part that looks quadratic.
+    assert found.bend.noise == 0
+    assert found.bend.share == pytest.approx(0.0397, abs=1e-4)
+    assert found.bend.within == pytest.approx(0.2727, abs=1e-4)
+    assert not found.bend.bent
+    # The same scatter leaves a real bend to be seen.
+    _, found = measured(Fake(lambda tokens: quadratic(tokens) * flat.get(tokens, 0.136) / 0.136))
+    assert found.bend is not None
+    assert found.bend.bent
+
+
+def test_a_fit_has_other_intervals_than_a_textbooks() -> None:
+    # By scipy.stats.linregress, whose standard error times t of 3 degrees of freedom it is.
+    x, y = np.array([1.0, 2.0, 3.0, 4.0, 5.0]), np.array([2.1, 3.9, 6.2, 7.8, 10.1])
+    found = fits.least(np.stack([np.ones_like(x), x], 1), y, np.ones_like(y))
+    true = stats.linregress(x, y)
+    t = stats.t.ppf(0.975, 3)
+    assert found.coefficients == pytest.approx((true.intercept, true.slope))
+    assert found.within == pytest.approx((t * true.intercept_stderr, t * true.stderr))
+    assert fits.least(np.ones((5, 2)), y, np.ones_like(y)).within is None
+    assert fits.least(np.stack([np.ones(2), x[:2]], 1), y[:2], np.ones(2)).within is None
 
 
 def test_a_prediction_after_the_fact_is_believed() -> None:

@@ -39,6 +39,23 @@ def test_the_slow_down_over_context_is_not_recovered() -> None:
     assert not of_context(Fake()).slows
 
 
+def test_lengths_that_scatter_pass_for_a_slow_down() -> None:
+    times = dict(zip(LENGTHS, (10.0, 10.3, 9.9, 10.2, 9.9, 10.3), strict=True))
+    found = of_context(Fake(tpot=lambda tokens: times.get(tokens, 10.0) / 1000))
+    assert found.slower == pytest.approx(1.03)
+    assert found.noise == pytest.approx(0)
+    assert found.within is not None
+    assert found.within > 0.03
+    assert not found.slows
+    # A line through two lengths has no scatter: repeats alone say it there.
+    made = bench(Fake(tpot=slowing), LENGTHS[:2])
+    context.measure(made)
+    two = context.found(made.rows)
+    assert two is not None
+    assert two.within is None
+    assert two.slows
+
+
 def test_totals_that_disagree_pass() -> None:
     found = of_context(Fake(late=0.05))
     assert found.agree is False

@@ -15,6 +15,7 @@ import numpy as np
 
 from specq.lab import rows as records
 from specq.lab.bench import Bench
+from specq.lab.fits import least
 from specq.lab.rows import Row, Spread, spread
 
 PART = "context"
@@ -43,18 +44,21 @@ class Depth:
 class Context:
     """What was found. `slower` is the seconds a token after the longest context over those after the shortest.
 
-    `per_1000_s` is what 1,000 tokens of context add to each further token, by a line through all lengths.
+    `per_1000_s` is what 1,000 tokens of context add to each further token, by a line through all lengths. `noise` is
+    how far repeats lie apart, `within` how large a slow-down the scatter of the lengths about that line can feign, 95
+    times of 100 (fits.least); None below three lengths.
     """
 
     depths: tuple[Depth, ...]
     slower: float | None
     per_1000_s: float | None
     noise: float
+    within: float | None
 
     @property
     def slows(self) -> bool:
-        """Whether the slow-down is more than 2 % and than what repeats lie apart."""
-        return self.slower is not None and self.slower - 1 > max(SMALL, self.noise)
+        """Whether the slow-down is more than 2 %, than what repeats lie apart and than what lengths scatter."""
+        return self.slower is not None and self.slower - 1 > max(SMALL, self.noise, self.within or 0.0)
 
     @property
     def whole_over_streamed(self) -> float | None:
@@ -108,14 +112,17 @@ def found(rows: Sequence[Row]) -> Context | None:
     if not depths:
         return None
     timed = [depth for depth in depths if depth.tpot_s is not None]
-    times = [depth.tpot_s.median for depth in timed if depth.tpot_s is not None]
-    lengths = [depth.prompt_tokens for depth in timed]
-    slope = float(np.polyfit(lengths, times, 1)[0]) if len(set(lengths)) > 1 else None
+    times = np.array([depth.tpot_s.median for depth in timed if depth.tpot_s is not None])
+    lengths = np.array([depth.prompt_tokens for depth in timed])
+    apart = len(set(lengths)) > 1 and bool(times.all())
+    line = least(np.stack([np.ones_like(times), lengths], 1), times, times) if apart else None
+    within = None if line is None or line.within is None else float(line.within[1] * np.ptp(lengths) / times[0])
     return Context(
         depths=depths,
-        slower=times[-1] / times[0] if len(times) > 1 and times[0] else None,
-        per_1000_s=None if slope is None else 1000 * slope,
+        slower=float(times[-1] / times[0]) if len(times) > 1 and times[0] else None,
+        per_1000_s=None if line is None else 1000 * line.coefficients[1],
         noise=statistics.median(depth.tpot_s.width for depth in timed if depth.tpot_s is not None) if timed else 0.0,
+        within=within,
     )
 
 

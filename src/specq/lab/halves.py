@@ -17,6 +17,7 @@ from specq.core.clock import utc_stamp
 from specq.core.errors import ConfigError, RunFailed
 from specq.lab import rows as records
 from specq.lab.bench import Bench
+from specq.lab.fits import least
 from specq.lab.rows import Prediction, Row, Spread, spread
 
 PART = "halves"
@@ -70,17 +71,19 @@ class Bend:
     """How far the time to the first token is from a line in P, at the longest prompt, as a share of that time.
 
     `share` is the quadratic part of a + b P + d P^2 there; `noise` how far repeats lie apart, the median over lengths
-    or at the longest, whichever is more. `bent` where it is more than both the noise and 2 %.
+    or at the longest, whichever is more; `within` how large a part the scatter of the lengths about the fit can feign,
+    95 times of 100 (fits.least). `bent` where it is more than these and 2 %.
     """
 
     share: float
     noise: float
+    within: float
     prompt_tokens: float
 
     @property
     def bent(self) -> bool:
         """Whether a line does not tell it."""
-        return abs(self.share) > max(SMALL, self.noise)
+        return abs(self.share) > max(SMALL, self.noise, self.within)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -181,30 +184,34 @@ def fit(rows: Sequence[Row]) -> Additive | None:
     outputs = np.array([float(output) for _, output in cells])
     if len(set(outputs)) == 1:
         tpot = statistics.median(row.tpot_s for row in rows if row.tpot_s is not None)
-        (base, prompt_token), _ = _least(np.stack([np.ones_like(times), prompts], 1), times - tpot * outputs, times)
+        line = least(np.stack([np.ones_like(times), prompts], 1), times - tpot * outputs, times)
+        base, prompt_token = line.coefficients
         return Additive(base_s=base, prompt_token_s=prompt_token, output_token_s=tpot, lengths=lengths)
-    (base, prompt_token, output_token), _ = _least(np.stack([np.ones_like(times), prompts, outputs], 1), times, times)
+    plane = least(np.stack([np.ones_like(times), prompts, outputs], 1), times, times)
+    base, prompt_token, output_token = plane.coefficients
     return Additive(base_s=base, prompt_token_s=prompt_token, output_token_s=output_token, lengths=lengths)
 
 
-def _least(design: np.ndarray, values: np.ndarray, scale: np.ndarray) -> tuple[list[float], int]:
-    """Least squares of values [n] on design [n, k], each error in units of its scale; the coefficients and the rank."""
-    found, _, rank, _ = np.linalg.lstsq(design / scale[:, None], values / scale, rcond=None)
-    return [float(one) for one in found], int(rank)
-
-
 def bend(cells: Sequence[Cell]) -> Bend | None:
-    """How far from a line the time to the first token is; None below five lengths."""
+    """How far from a line the time to the first token is; None below five lengths, or where prompts have too few."""
     if len(cells) < FEWEST_FITTED:
         return None
     lengths = np.array([cell.prompt_tokens for cell in cells])
     times = np.array([cell.ttft_s.median for cell in cells])
     unit = lengths.max()
     scaled = lengths / unit
-    (_, _, square), _ = _least(np.stack([np.ones_like(scaled), scaled, scaled**2], 1), times, times)
+    fitted = least(np.stack([np.ones_like(scaled), scaled, scaled**2], 1), times, times)
+    if fitted.within is None:
+        return None
+    longest = float(times[-1])
     # The longest prompt decides the quadratic part more than any other.
     noise = max(statistics.median(cell.ttft_s.width for cell in cells), cells[-1].ttft_s.width)
-    return Bend(share=square / float(times[-1]), noise=noise, prompt_tokens=float(unit))
+    return Bend(
+        share=fitted.coefficients[2] / longest,
+        noise=noise,
+        within=fitted.within[2] / longest,
+        prompt_tokens=float(unit),
+    )
 
 
 def found(rows: Sequence[Row], predictions: Sequence[Prediction]) -> Halves | None:

@@ -135,10 +135,11 @@ def _model(found: Halves) -> Iterator[str]:
             f"{_ms(checked.e2e_s)} ms, {100 * checked.error:+.1f} %."
         )
     if bend is not None:
-        told = "bends away from a line" if bend.bent else "is a line as far as repeats can tell"
+        told = "bends away from a line" if bend.bent else "is a line as far as can be told"
         yield (
             f"The time to the first token {told}: its quadratic part is {100 * bend.share:+.1f} % of it at "
-            f"{bend.prompt_tokens:,.0f} tokens, where repeats lie {100 * bend.noise:.1f} % apart."
+            f"{bend.prompt_tokens:,.0f} tokens, where repeats lie {100 * bend.noise:.1f} % apart and what lengths "
+            f"scatter can feign {100 * bend.within:.1f} %."
         )
 
 
@@ -170,7 +171,7 @@ def _context(found: Context) -> Section:
             f"Totals in one piece over streamed: {ratio(found.whole_over_streamed)} in the middle; they {told}."
         )
     if found.slower is not None and found.per_1000_s is not None:
-        told = "" if found.slows else ", no more than repeats lie apart"
+        told = "" if found.slows else ", no more than repeats lie apart or lengths scatter"
         lines.append(
             f"A further token takes {found.slower:.2f} times as long after the longest context as after the shortest"
             f"{told}; 1,000 tokens of context add {milliseconds(found.per_1000_s)} ms to it."
