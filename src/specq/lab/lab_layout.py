@@ -69,9 +69,9 @@ def _comes(found: Deliverable) -> Section:
         ("time to first token, ms", bound + milliseconds(found.ttft_s), _own(found)),
         ("after the first token, ms", milliseconds(found.decode_s), _own(found)),
     ]
-    if found.cold_ttft_s is not None and found.warm_ttft_s is not None:
+    if found.cold_ttft_s is not None and found.warm_ttft_s is not None and found.cache_tokens is not None:
         told = f"{milliseconds(found.cold_ttft_s)} to {milliseconds(found.warm_ttft_s)}"
-        rows.append(("prompt read anew to cached, ms", told, "the longest length, first token"))
+        rows.append(("prompt read anew to cached, ms", told, f"{found.cache_tokens:,.0f} prompt tokens, first token"))
     if own.cached_share is not None:
         rows.append(("of your prompts from a cache", share(own.cached_share), "token-weighted"))
     if found.size is not None:
@@ -183,6 +183,7 @@ def _cache(found: Cache) -> list[Section]:
     rows = [
         (
             case.name,
+            f"{case.prompt_tokens:,.0f}",
             _ms(case.ttft_s),
             share(case.rate.share),
             share(case.possible),
@@ -192,14 +193,15 @@ def _cache(found: Cache) -> list[Section]:
     ]
     columns: tuple[str, ...] = (
         "second request",
+        "prompt tokens",
         "first token, ms",
         "of it cached",
         "at most",
         "of a cold first token saved",
     )
     lines = [
-        "Each trial begins with a stamp that no other has. Cold: a new prompt. Warm: the same again. Bottom, at 12, "
-        "top: one word changed there. Stamp: a newer time on top of the same.",
+        "Each trial begins with a stamp that no other has, whose tokens count. Cold: a new prompt. Warm: the same "
+        "again. Bottom, at 12, top: one word changed there. Stamp: a newer time on top of the same.",
         f"Hit rate over all of these, weighted by tokens: {share(found.all.share)}; {NO_SIGN}.",
     ]
     sections = [table(CACHE, columns, rows, lines)]

@@ -43,7 +43,8 @@ class Deliverable:
     """What it comes to. `row` is one request, which both rates and their ratio are of.
 
     `ttft_s` and `decode_s` are at the user's own length; `beyond` where that is longer than what was measured, so that
-    they are lower bounds. `cold_ttft_s` and `warm_ttft_s` are a prompt read anew and one that was cached.
+    they are lower bounds. `cold_ttft_s` and `warm_ttft_s` are a prompt read anew and one that was cached,
+    of `cache_tokens` tokens.
     """
 
     own: Own
@@ -53,6 +54,7 @@ class Deliverable:
     beyond: bool
     cold_ttft_s: float | None
     warm_ttft_s: float | None
+    cache_tokens: float | None
     size: Size | None
     known: Known
     lever: Lever
@@ -193,6 +195,7 @@ def _deliverable(
         beyond=own.prompt_tokens > max(length for length, _ in lengths),
         cold_ttft_s=None if cold is None else cold.ttft_s.median,
         warm_ttft_s=None if warm is None else warm.ttft_s.median,
+        cache_tokens=None if cold is None else cold.prompt_tokens,
         size=size,
         known=known,
         lever=first,

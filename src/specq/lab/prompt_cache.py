@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import itertools
 import secrets
+import statistics
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -51,10 +52,12 @@ class Rate:
 class Case:
     """One kind of request. `possible` is the share that the two prompts begin with alike, None without a tokenizer.
 
-    `saved` is the share of a cold first token's time that it did not take.
+    `prompt_tokens` are those of the middle prompt as the engine counts them, its stamp among them. `saved` is the share
+    of a cold first token's time that it did not take.
     """
 
     name: str
+    prompt_tokens: float
     ttft_s: Spread
     rate: Rate
     possible: float | None
@@ -107,8 +110,11 @@ def measure(bench: Bench, own: Sequence[OwnPrompt] = ()) -> None:
     length, repeats = max(bench.settings.lengths), bench.settings.repeats
     cases = [(case, repeat) for case in CASES for repeat in range(repeats)]
     bench.rng(PART).shuffle(cases)
-    bench.say(f"cache: {len(cases)} trials of {length} {bench.counter.unit}")
-    for (case, repeat), text in zip(cases, bench.texts(PART, [length] * len(cases)), strict=True):
+    texts = bench.texts(PART, [length] * len(cases))
+    # A stamp is longer than it looks: tens of tokens.
+    counted = bench.counter.count(f"{stamp()}\n{texts[0]}")
+    bench.say(f"cache: {len(cases)} trials of about {counted} {bench.counter.unit}, a stamp before {length} of text")
+    for (case, repeat), text in zip(cases, texts, strict=True):
         _trial(bench, case, repeat, f"{stamp()}\n{text}", length)
     bench.canary()
     _users(bench, length)
@@ -211,6 +217,7 @@ def _case(name: str, rows: Sequence[Row], cold: Spread) -> Case | None:
     prompt_tokens = sum(row.prompt_tokens for row in own)
     return Case(
         name=name,
+        prompt_tokens=statistics.median(row.prompt_tokens for row in own),
         ttft_s=ttft,
         rate=rate(own),
         possible=None if None in could else sum(one for one in could if one is not None) / prompt_tokens,
