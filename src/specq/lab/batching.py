@@ -116,6 +116,9 @@ def found(rows: Sequence[Row], machine: Machine | None = None) -> Batch | None:
     for row in records.of(rows, PART):
         groups.setdefault(row.group, []).append(row)
     for own in groups.values():
+        # A run that was killed may have written down a part of its last wave.
+        if len(own) < own[0].batch:
+            continue
         waves.setdefault(own[0].batch, []).append(own)
     one = waves.get(1)
     alone = _steps(one) if one else None
