@@ -151,7 +151,8 @@ def test_parts_that_are_missing_break_the_report(tmp_path: Path) -> None:
 
 
 @pytest.fixture
-def quick(monkeypatch: pytest.MonkeyPatch) -> None:
+def quick(monkeypatch: pytest.MonkeyPatch, folder_of: Callable[..., Path]) -> None:
+    monkeypatch.setenv("HOME", str(folder_of("llama").parent))
     monkeypatch.setattr(bandwidth, "measure", lambda *a, **k: bandwidth.Bandwidth(minimum=1e9, median=2e9, maximum=3e9))
     monkeypatch.setattr(peak, "measure", lambda *a, **k: 2e10)
 
@@ -172,6 +173,7 @@ def test_a_tiny_model_is_measured_whole(folder_of: Callable[..., Path], tmp_path
     assert sorted(path.name for path in run.iterdir()) == [
         *("done.json", "records.jsonl", "report.html", "report.json", "report.md", "run.json", "target.json")
     ]
+    assert str(folder_of("llama").parent) not in (run / "target.json").read_text(encoding="utf-8")
     assert found.halves is not None
     assert [cell.prompt_tokens for cell in found.halves.cells] == pytest.approx([10, 14, 18, 22, 26, 30], abs=1)
     assert found.cache is not None

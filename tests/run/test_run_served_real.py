@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib.util
 import os
+import sys
 from collections.abc import Callable
 from pathlib import Path
 
@@ -18,7 +19,7 @@ from specq.engines.served.kinds import llamacpp, vllm
 from specq.engines.served.session import Session, Where
 from specq.engines.served.target import Settings
 from specq.report import assemble
-from specq.run import folder, runner
+from specq.run import folder, provenance, runner
 
 LLAMA = importlib.util.find_spec("xllamacpp") is not None or bool(os.environ.get(llamacpp.SERVER))
 MORE = """
@@ -32,6 +33,9 @@ min_ngram = 2
 
 
 def check(made: Path, counted: bool) -> None:
+    told = (made / "run.json").read_text(encoding="utf-8")
+    assert '"command"' in told
+    assert [one for one in (str(provenance.SOURCE.parent), sys.executable, str(Path.home())) if one in told] == []
     records = folder.read(made).records
     answers = [r for r in records if isinstance(r, Generated)]
     assert [r.new_tokens for r in answers] == [served_stubs.NEW] * 3

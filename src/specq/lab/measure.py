@@ -186,6 +186,7 @@ def _measure(
 
     from specq.lab import asked, context, halves, opening, prompt_cache
     from specq.lab.bench import Bench
+    from specq.run import provenance
 
     wanted = dataclasses.replace(wanted, context=asked.window(settings, counter, own))
     single = [part for part in parts if part != "batch"]
@@ -193,7 +194,7 @@ def _measure(
     first = max(sizes) if "batch" in parts and not single else 1
     with opening.opened(wanted, slots=first, folder=folder, say=say) as requester:
         bench = Bench(requester, settings, counter=counter, text=text, write=write, say=say)
-        jsonl.write_whole(folder / "target.json", requester.describe())
+        jsonl.write_whole(folder / "target.json", provenance.hide_home(requester.describe()))
         for told in own.notes:
             bench.note("own prompts", told)
         bench.warm_up()

@@ -207,7 +207,10 @@ def run_info(experiment: Experiment, plan: Plan) -> dict[str, Any]:
         "evals": inputs.evals(plan),
         "data": inputs.data(experiment),
         "provenance": {**provenance.collect(), "device_name": inputs.device_name(experiment)},
-        "served": [provenance.hide_home(one.to_json()) for one in plan.served],
+        "served": [
+            provenance.hide_home({**one.to_json(), "command": list(provenance.tidy_command(one.command))})
+            for one in plan.served
+        ],
         "model_notes": list(of_target),
         "notes": [note for note in plan.notes if note.removeprefix(f"{experiment.target.model}: ") not in of_target],
     }
