@@ -58,7 +58,14 @@ def test_a_row_of_each_rule_stands_there_at_temperature_zero(
     shown = capsys.readouterr().out
     assert sorted(row[1:3] for row in rows(shown)[1:]) == [["all", "1"], ["all", "2"], ["all", "3"]]
     assert cli.main(words(paths, "--plain-s", "0.02", "--draft-s", "d=0.001")) == 0
-    assert len(rows(capsys.readouterr().out)[1:]) == 1
+    shown = capsys.readouterr().out
+    assert len(rows(shown)[1:]) == 1
+    assert "without --max-new-tokens speed-ups are bounded" in shown
+    assert cli.main(words(paths, "--plain-s", "0.02", "--draft-s", "d=0.001", "--max-new-tokens", str(T))) == 0
+    shown = capsys.readouterr().out
+    assert "--max-new-tokens" not in shown
+    # Draft, rule, k, and twice one number and an interval.
+    assert len(rows(shown)[1]) == 3 + 2 * 4
 
 
 def test_json_leaves_out_what_was_replayed(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -72,6 +79,7 @@ def test_json_leaves_out_what_was_replayed(tmp_path: Path, capsys: pytest.Captur
         "top_p": 1.0,
         "min_p": 0.0,
         "k": 2,
+        "max_new_tokens": None,
         "seconds": {"plain": 0.02, "draft": {"d": 0.001}, "verify": {"3": 0.03}},
     }
     assert (found["texts"], found["checked"]) == (3, 3)

@@ -123,14 +123,34 @@ SECONDS = Seconds(plain=0.02, draft={"d": 0.002}, verify={5: 0.03})
 def test_speed_ups_do_not_follow_from_the_seconds_that_were_given(tmp_path: Path) -> None:
     target, _ = files(tmp_path, WARM, texts=1)
     copy = Path(shutil.copy(target, tmp_path / "same.jsonl"))
-    found = replayed((target, copy), WARM, most=4, seconds=SECONDS)
+    found = replayed((target, copy), WARM, most=4, seconds=SECONDS, max_new_tokens=T)
     # The draft is the target: all is accepted, and 23 tokens take four steps of 5 and one of 3.
     one = next(one for one in found.cells if (one.cell.k, one.cell.rule) == (4, "rejection"))
     assert one.speedup is not None
     last = 2 * 0.002 + 0.02 + 0.01 * 2 / 4
     assert one.speedup.least == pytest.approx(23 * 0.02 / (4 * (0.008 + 0.03) + last))
+    assert one.speedup.greatest == pytest.approx(one.speedup.least)
     assert found.best.speedup is not None
     assert found.best.speedup.least == max(one.speedup.least for one in found.cells if one.speedup)
+
+
+def test_an_answer_of_an_unknown_limit_is_priced_as_if_it_had_ended_the_answer(tmp_path: Path) -> None:
+    target, _ = files(tmp_path, WARM, texts=1)
+    copy = Path(shutil.copy(target, tmp_path / "same.jsonl"))
+    spans = {}
+    for limit in (None, T, T + 1, T + 99):
+        found = replayed((target, copy), WARM, most=4, seconds=SECONDS, max_new_tokens=limit)
+        one = next(one for one in found.cells if (one.cell.k, one.cell.rule) == (4, "rejection"))
+        assert (found.max_new_tokens, one.tokens_per_step.least) == (limit, pytest.approx(23 / 5))
+        assert one.speedup is not None
+        spans[limit] = (one.speedup.least, one.speedup.greatest)
+    # The last of five steps has 3 tokens left: 2 proposals where the limit ended the answer, up to 4 where it did not.
+    for limit, size in ((T, 2), (T + 1, 3), (T + 99, 4)):
+        last = size * 0.002 + 0.02 + 0.01 * size / 4
+        assert spans[limit] == (pytest.approx(23 * 0.02 / (4 * 0.038 + last)),) * 2
+    assert spans[None] == (pytest.approx(spans[T + 99][0]), pytest.approx(spans[T][0]))
+    with pytest.raises(PromptError, match=r'target\.jsonl:1: the answer of "0" has 24 tokens, .*--max-new-tokens'):
+        replayed((target, copy), WARM, max_new_tokens=T - 1)
 
 
 @pytest.mark.parametrize(
@@ -181,6 +201,8 @@ def test_seconds_that_no_step_takes_are_believed(tmp_path: Path, seconds: Second
         ({"min_p": 1.1}, "min_p = 1.1: allowed"),
         ({"most": 0}, "k up to 0: a draft proposes"),
         ({"most": 33}, "k up to 33: a draft proposes"),
+        ({"max_new_tokens": 1}, r"max_new_tokens = 1 \(--max-new-tokens\): allowed"),
+        ({"max_new_tokens": True}, "max_new_tokens = True"),
     ],
 )
 def test_values_that_the_command_refuses_are_taken_from_python(

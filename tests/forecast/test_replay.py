@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import dataclasses
+
 import numpy as np
 import pytest
 
@@ -120,10 +122,13 @@ def test_steps_start_where_an_enumeration_of_all_outcomes_has_them(rule: Rule) -
 @pytest.mark.parametrize("stops", [None, 0.3])
 def test_starts_add_up_to_the_steps_their_cost_and_the_tokens_of_the_text(stops: float | None) -> None:
     rng, k = np.random.default_rng(6), 5
-    several = [text(rng, total, stops=stops) for total in (23, 1, 7, 2, 0)]
+    several: list[Traced | Copied] = [
+        dataclasses.replace(text(rng, total, stops=stops), room=room)
+        for total, room in ((23, 0), (23, 3), (1, 9), (7, 9), (2, 0), (2, 1), (0, 4))
+    ]
     proposed, matched = np.array([0, 3, 1, 2, 4, 0, 9, 9]), np.array([0, 2, 0, 1, 4, 0, 0, 0])
     several.append(Copied(matched=matched, proposed=proposed))
-    several.append(Copied(matched=matched, proposed=proposed, elsewhere=text(rng, 8, stops=stops)))
+    several.append(Copied(matched=matched, proposed=proposed, elsewhere=text(rng, 8, stops=stops), room=2))
     costs = [rng.uniform(1, 2, (len(one), k + 1)) for one in several]
     counts, sums = replay.steps(several, k).mean, replay.summed(several, costs).mean
     for row, rule in enumerate(EXACT_RULES):

@@ -49,6 +49,11 @@ def ranking(found: FromFiles) -> Iterator[RenderableType]:
             'Where the files bound the law and do not fix it, "a to b" holds what it can be; more log-probabilities a '
             "token narrow it."
         )
+    if found.seconds is not None and found.max_new_tokens is None:
+        yield text(
+            "An answer that ended by itself had last steps that proposed beyond its end; how far, its limit tells: "
+            "without --max-new-tokens speed-ups are bounded."
+        )
     if found.texts < 2:
         yield text("One text: there is no interval, and nothing can be said about other texts.")
 
@@ -76,6 +81,7 @@ def as_json(found: FromFiles) -> dict[str, Any]:
             "top_p": sampling.top_p,
             "min_p": sampling.min_p,
             "k": found.most,
+            "max_new_tokens": found.max_new_tokens,
             "seconds": None if found.seconds is None else asdict(found.seconds),
         },
         "texts": found.texts,

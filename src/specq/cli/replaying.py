@@ -22,6 +22,9 @@ def replay(
     top_p: Annotated[float, typer.Option("--top-p", help="1 switches it off.")] = 1.0,
     min_p: Annotated[float, typer.Option("--min-p", help="0 switches it off.")] = 0.0,
     most: Annotated[int, typer.Option("--k", help="The most tokens that a draft proposes.")] = 8,
+    max_new_tokens: Annotated[
+        int | None, typer.Option("--max-new-tokens", help="The limit that the answers were drawn with.")
+    ] = None,
     plain_s: Annotated[
         float | None, typer.Option("--plain-s", help="Seconds of a plain step where it is served.")
     ] = None,
@@ -55,6 +58,7 @@ def replay(
         top_p=top_p,
         min_p=min_p,
         most=most,
+        max_new_tokens=max_new_tokens,
         seconds=seconds,
     )
     if json:

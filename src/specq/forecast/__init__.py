@@ -151,15 +151,18 @@ def replay_files(
     top_p: float = 1.0,
     min_p: float = 0.0,
     most: int = 8,
+    max_new_tokens: int | None = None,
     seconds: Seconds | None = None,
 ) -> FromFiles:
     """Rank drafts from files of prompt log-probabilities: every k up to `most`, every exact rule, the best first.
 
     Where the files do not fix the law, the tokens per step lie between bounds. `seconds` (specq.forecast.files_check)
-    turns them into speed-ups.
+    turns them into speed-ups. A text that ended before `max_new_tokens`, the limit that it was drawn with, had a last
+    step that proposed beyond its end; None: the limit is not known, and speed-ups lie between bounds.
 
     Raises:
-        PromptError: a file is none, is of other texts than the target's, or has texts that the target did not write.
+        PromptError: a file is none, is of other texts than the target's, or has texts that the target did not write or
+            that are longer than their limit.
         ConfigError: a value out of range, a file twice, or seconds that do not fit the drafts or each other.
     """
     from specq.forecast import files
@@ -173,6 +176,7 @@ def replay_files(
         top_p=top_p,
         min_p=min_p,
         most=most,
+        max_new_tokens=max_new_tokens,
         seconds=seconds,
     )
 

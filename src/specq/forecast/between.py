@@ -33,12 +33,14 @@ class Between:
     """A text of T tokens for replay; each pair holds the least and the greatest of every token, [T] each.
 
     `ratio` is log q - log p, `q` the draft's probability, `hit` whether the token is the draft's likeliest. A token
-    that is never accepted has minus infinity, 0 and 0. Token 0 came from the prefill.
+    that is never accepted has minus infinity, 0 and 0. Token 0 came from the prefill. `room` is the least and the
+    greatest that the room of `replay.Traced` can be.
     """
 
     ratio: Pair
     q: Pair
     hit: Pair
+    room: tuple[int, int] = (0, 0)
 
     def __len__(self) -> int:
         return len(self.q[0])
@@ -76,8 +78,10 @@ def summed(texts: Sequence[Between], cost: np.ndarray) -> Pair:
     for place, text in enumerate(texts):
         for end, one in enumerate(survival(text, most)):
             ends[end, place, :, 1 : len(text) + 1] = one[:, ::-1]
-    # What would run past the text's end is never proposed.
+    # What runs past the text's end is never accepted, but proposed as far as there is room.
     ends *= np.arange(most + 1) < np.arange(longest + 1)[:, None]
+    room = np.array([text.room for text in texts], dtype=int).reshape(len(texts), 2)
+    cheapest, dearest = _within(cost)
     ks, within = np.arange(1, most + 1), np.tri(most, dtype=bool)
     # Row 0 is the least, row 1 the greatest; column `most + u` holds what u tokens left cost.
     found = np.zeros((2, len(texts), len(EXACT_RULES), most, most + longest + 1))
@@ -93,9 +97,19 @@ def summed(texts: Sequence[Between], cost: np.ndarray) -> Pair:
         reached = found[..., ks[:, None] - 1, at - 1 - taken]
         mean[0] = np.maximum(mean[0], reached[0].min(axis=-1))
         mean[1] = np.minimum(mean[1], reached[1].max(axis=-1))
-        found[..., at] = cost[np.minimum(ks, left - 1)] + mean
+        fewest, made = (np.minimum(ks, left - 1 + room[:, end, None]) for end in (0, 1))
+        paid = np.stack([cheapest[fewest, made], dearest[fewest, made]])
+        found[..., at] = paid[:, :, None] + mean
         less[..., at] = found[..., at - 1] - found[..., at]
     # Token 0 came from the prefill: the steps begin with T - 1 tokens left.
     last = np.array([most + max(0, len(text) - 1) for text in texts], dtype=int)
     each = found[:, np.arange(len(texts)), :, :, last]
     return each[:, 0], each[:, 1]
+
+
+def _within(cost: np.ndarray) -> Pair:
+    """The least and the greatest cost of a step that makes at least i and at most j proposals, [K + 1, K + 1] each."""
+    size = len(cost)
+    from_to = [[cost[i : max(i, j) + 1] for j in range(size)] for i in range(size)]
+    least, greatest = ([[float(end(some)) for some in row] for row in from_to] for end in (np.min, np.max))
+    return np.array(least), np.array(greatest)

@@ -55,7 +55,8 @@ class Counts:
 class FromFiles:
     """What files tell of drafts: every cell, the best first, with what it rests on.
 
-    `sampling` holds the temperature and truncation that were replayed, `most` the most tokens that a step proposes.
+    `sampling` holds the temperature and truncation that were replayed, `most` the most tokens that a step proposes,
+    `max_new_tokens` the limit of the answers; None: it is not known, which leaves speed-ups their bounds.
     `checked` counts the texts of which the log-probabilities show that the target wrote them at these settings; those
     of the others do not fix it. `counts` has the tokens of each draft.
     """
@@ -63,6 +64,7 @@ class FromFiles:
     cells: tuple[Replayed, ...]
     sampling: Sampling
     most: int
+    max_new_tokens: int | None
     texts: int
     checked: int
     counts: dict[str, Counts]
@@ -83,23 +85,27 @@ def rank(
     top_p: float = 1.0,
     min_p: float = 0.0,
     most: int = 8,
+    max_new_tokens: int | None = None,
     seconds: Seconds | None = None,
 ) -> FromFiles:
     """Replay every draft's file along the target's, with every k up to `most` and every exact rule; the best first.
 
     Raises:
-        PromptError: a file is none, is of other texts than the target's, or has texts that the target did not write.
+        PromptError: a file is none, is of other texts than the target's, or has texts that the target did not write
+            or that are longer than their limit.
         ConfigError: a value out of range, a file twice, or seconds that do not fit the drafts or each other.
     """
     sampling = files_check.sampling_of(temperature=temperature, top_k=top_k, top_p=top_p, min_p=min_p)
     files_check.check_files(target, drafts)
     files_check.check_k(most)
+    files_check.check_limit(max_new_tokens)
     if seconds is not None:
         files_check.check_seconds(seconds, drafts)
     wanted = imported.load(target)
+    _check_lengths(wanted, max_new_tokens)
     laws = {id: pairing.law(text, sampling) for id, text in wanted.items()}
     checked = _written(target, wanted, laws, sampling)
-    pairs = {name: _pairs(target, wanted, laws, path, sampling) for name, path in drafts.items()}
+    pairs = {name: _pairs(target, wanted, laws, path, sampling, max_new_tokens) for name, path in drafts.items()}
     cells = [one for name, some in pairs.items() for one in _cells(name, some, most, seconds)]
     order = {rule: place for place, rule in enumerate(EXACT_RULES)}
     cells.sort(
@@ -109,11 +115,26 @@ def rank(
         cells=tuple(cells),
         sampling=sampling,
         most=most,
+        max_new_tokens=max_new_tokens,
         texts=len(wanted),
         checked=checked,
         counts={name: _counts(some) for name, some in pairs.items()},
         seconds=seconds,
     )
+
+
+def _check_lengths(texts: Mapping[str, Text], limit: int | None) -> None:
+    """Refuse answers that are longer than the limit that is given for them.
+
+    Raises:
+        PromptError: one is.
+    """
+    for text in texts.values():
+        if limit is not None and len(text.positions) > limit:
+            raise PromptError(
+                f'{text.where}: the answer of "{text.id}" has {len(text.positions)} tokens, and max_new_tokens = '
+                f"{limit} (--max-new-tokens): give the limit that the answers were drawn with"
+            )
 
 
 def _written(path: Path, texts: Mapping[str, Text], laws: Mapping[str, Sequence[Reach]], sampling: Sampling) -> int:
@@ -134,7 +155,12 @@ def _written(path: Path, texts: Mapping[str, Text], laws: Mapping[str, Sequence[
 
 
 def _pairs(
-    target: Path, wanted: Mapping[str, Text], laws: Mapping[str, Sequence[Reach]], path: Path, sampling: Sampling
+    target: Path,
+    wanted: Mapping[str, Text],
+    laws: Mapping[str, Sequence[Reach]],
+    path: Path,
+    sampling: Sampling,
+    max_new_tokens: int | None,
 ) -> list[Paired]:
     own = imported.load(path)
     if lacks := [text for id, text in wanted.items() if id not in own]:
@@ -147,7 +173,7 @@ def _pairs(
             f'{more[0].where}: "{more[0].id}" is no text of {target} (one of {len(more)}): score the same texts with '
             "both, or take these lines out"
         )
-    return [pairing.pair(text, laws[id], own[id], sampling) for id, text in wanted.items()]
+    return [pairing.pair(text, laws[id], own[id], sampling, max_new_tokens) for id, text in wanted.items()]
 
 
 def _cells(name: str, pairs: Sequence[Paired], most: int, seconds: Seconds | None) -> list[Replayed]:

@@ -59,6 +59,19 @@ def sampling_of(*, temperature: float, top_k: int, top_p: float, min_p: float) -
     return Sampling(temperature=float(temperature), top_k=top_k, top_p=float(top_p), min_p=float(min_p))
 
 
+def check_limit(given: int | None) -> None:
+    """Refuse a limit that no text with a step has.
+
+    Raises:
+        ConfigError: it is one.
+    """
+    if given is not None and (type(given) is not int or given < 2):
+        raise ConfigError(
+            f"replay: max_new_tokens = {given} (--max-new-tokens): allowed is a whole number from 2 on, the limit of "
+            "tokens that the answers were drawn with"
+        )
+
+
 def check_k(given: int) -> None:
     """Refuse more or fewer proposals than a draft may make.
 

@@ -9,7 +9,7 @@ import numpy as np
 
 from specq.core.errors import PromptError
 from specq.core.types import Sampling
-from specq.forecast import origin, warped
+from specq.forecast import MOST_K, origin, warped
 from specq.forecast.between import Between
 from specq.forecast.imported import Position, Text
 from specq.forecast.origin import Evidence
@@ -48,11 +48,14 @@ def written(text: Text, law: Sequence[Reach], sampling: Sampling) -> Evidence:
     return found
 
 
-def pair(target: Text, law: Sequence[Reach], draft: Text, sampling: Sampling) -> Paired:
+def pair(
+    target: Text, law: Sequence[Reach], draft: Text, sampling: Sampling, max_new_tokens: int | None = None
+) -> Paired:
     """A text under target (of that `law`) and draft, with the bounds of both.
 
     The target wrote each token that its law may have, so its probability is bounded given that the law has it; of the
-    draft a token that its law may lack has no probability at the low end.
+    draft a token that its law may lack has no probability at the low end. How far beyond its end the text might have
+    gone follows from `max_new_tokens`; None: it is not known.
 
     Raises:
         PromptError: they are not the same text.
@@ -64,8 +67,9 @@ def pair(target: Text, law: Sequence[Reach], draft: Text, sampling: Sampling) ->
         )
     rows = [_tokens(*both, sampling) for both in zip(law, draft.positions, strict=True)]
     ends = [np.array([row[at] for row in rows], dtype=float) for at in range(6)]
+    room = (0, MOST_K) if max_new_tokens is None else (max_new_tokens - len(rows),) * 2
     return Paired(
-        between=Between(ratio=(ends[0], ends[1]), q=(ends[2], ends[3]), hit=(ends[4], ends[5])),
+        between=Between(ratio=(ends[0], ends[1]), q=(ends[2], ends[3]), hit=(ends[4], ends[5]), room=room),
         exact=sum(row[6] == "exact" for row in rows),
         outside=sum(row[6] == "outside" for row in rows),
     )

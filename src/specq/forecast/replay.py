@@ -2,9 +2,12 @@
 
 The text is given, so how far a step gets is a random variable whose law follows from the two models' probabilities
 of the text's own tokens (see `decoding.law`, the slow twin of this file, for the law and where it comes from). The
-number of steps is then a recursion over the tokens that are left: with u of them left a step proposes m = min(k, u - 1)
-tokens, accepts N and emits N + 1, so C(u) = 1 + sum over n of P(N = n) C(u - 1 - n). All rules, all k and all texts go
-through it together, aligned at their ends.
+number of steps is then a recursion over the tokens that are left: with u of them left a step accepts N <= min(k, u - 1)
+proposals and emits N + 1, so C(u) = 1 + sum over n of P(N = n) C(u - 1 - n). All rules, all k and all texts go through
+it together, aligned at their ends.
+
+A live step does not know where the text will end. It proposes all tokens that the limit of the text leaves it: past the
+end of a text that ended by itself, where nothing can be accepted any more. That moves no count, and it costs.
 """
 
 from __future__ import annotations
@@ -25,13 +28,15 @@ class Traced:
     `p` and `q` [T] are the probabilities of the text's tokens under target and draft after warping, `hit` [T] is 1
     where the token is the draft's likeliest, 0 where it is not, and 0.5 where rounding decides. `stops` [T] is True
     where a draft that ends its proposals early, by its own law, would propose nothing for that position; None: it never
-    does. Token 0 came from the prefill.
+    does, nor past the end. Token 0 came from the prefill. `room` counts the tokens that the text might have had beyond
+    its T, which its last steps propose for: 0 where its limit ended it.
     """
 
     p: np.ndarray
     q: np.ndarray
     hit: np.ndarray
     stops: np.ndarray | None = None
+    room: int = 0
 
     def __post_init__(self) -> None:
         arrays = {"p": self.p, "q": self.q, "hit": self.hit} | ({} if self.stops is None else {"stops": self.stops})
@@ -43,6 +48,7 @@ class Traced:
         for name in ("p", "q", "hit"):
             if not ((arrays[name] >= 0) & (arrays[name] <= 1 + 1e-9)).all():
                 raise ValueError(f"replay: {name} must lie between 0 and 1")
+        _check_room(self.room)
 
     def __len__(self) -> int:
         return len(self.p)
@@ -57,13 +63,16 @@ class Copied:
 
     `elsewhere` is what a draft says along the text that proposes where the lookup has nothing; None: nobody does. Which
     of the two proposes at a start follows from the tokens before it, so each start has the law of one of them.
+    `room` is that of Traced, for both of them.
     """
 
     matched: np.ndarray
     proposed: np.ndarray
     elsewhere: Traced | None = None
+    room: int = 0
 
     def __post_init__(self) -> None:
+        _check_room(self.room)
         other = None if self.elsewhere is None else len(self.elsewhere)
         if self.matched.shape != self.proposed.shape or other not in (None, len(self.proposed)):
             raise ValueError(
@@ -155,14 +164,16 @@ def summed(texts: Sequence[Traced | Copied], cost: np.ndarray | Sequence[np.ndar
         tail[place, :, 1 : one.shape[1] + 1] = one[:, ::-1]
         offers[place, 1 : one.shape[1] + 1] = _offers(text, most)[::-1]
         prices[place, 1 : one.shape[1] + 1] = price[::-1] if price.ndim > 1 else price
-    # What would run past the text's end is never proposed.
+    # What runs past the text's end is never accepted, but proposed as far as there is room.
     tail *= np.arange(most + 1) < np.arange(longest + 1)[:, None]
+    room = np.array([text.room for text in texts], dtype=int)[:, None]
     ks, within, rows = np.arange(1, most + 1), np.tri(most), np.arange(len(texts))
     # Column `most + u` holds what u tokens left cost, its row below what one token less changes.
     mean, less_mean, square, less_square = np.zeros((4, len(texts), len(EXACT_RULES), most, most + longest + 1))
     for left in range(1, longest):
         at = most + left
-        paid = prices[rows[:, None], left, np.minimum(np.minimum(ks, left - 1), offers[:, left, None])][:, None, :]
+        made = np.minimum(np.minimum(ks, left - 1 + room), offers[:, left, None])
+        paid = prices[rows[:, None], left, made][:, None, :]
         # sum of P(N = n) C(u - 1 - n), by parts: C(u - 1) + sum of P(N >= n) (C(u - 1 - n) - C(u - n)), n = 1 .. k.
         alive, window = tail[:, :, left, 1:], slice(at - 1, at - 1 - most, -1)
         first = mean[..., at - 1] + _dot(less_mean[..., window] * within, alive)
@@ -200,8 +211,9 @@ def starts(text: Traced | Copied, rule: Rule, k: int) -> Starts:
     """Where steps start: C(u) counts the steps that are to come, this says at which tokens they do."""
     alive = _tail(text, k)[EXACT_RULES.index(rule)].copy()
     total = len(alive)
-    proposed = np.minimum(_offers(text, k), np.maximum(0, total - 1 - np.arange(total)))
-    alive *= np.arange(k + 1) <= proposed[:, None]
+    left = np.maximum(0, total - 1 - np.arange(total))
+    proposed = np.minimum(_offers(text, k), left + text.room)
+    alive *= np.arange(k + 1) <= np.minimum(proposed, left)[:, None]
     chance = np.zeros(total + k + 1)
     chance[1] = 1.0
     ends = alive - np.pad(alive[:, 1:], ((0, 0), (0, 1)))
@@ -233,6 +245,11 @@ def _offers(text: Traced | Copied, most: int) -> np.ndarray:
         ahead = 0 if text.stops[t] else min(most, ahead + 1)
         offers[t] = ahead
     return offers
+
+
+def _check_room(room: int) -> None:
+    if room < 0:
+        raise ValueError(f"replay: room = {room}: a text has no more tokens than it may have; give 0 or more")
 
 
 def _dot(each: np.ndarray, alive: np.ndarray) -> np.ndarray:

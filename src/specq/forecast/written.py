@@ -87,13 +87,15 @@ def read(
     found: dict[str, list[Traced | Copied]] = {name: [] for name in drafts}
     along = laws(target, prompts, generations, sampling) if along is None else along
     for prompt, generation, law in zip(prompts, generations, along, strict=True):
+        # A live step proposes up to the limit, wherever the text then ends.
+        room = sampling.max_new_tokens - len(generation.ids)
         for name, draft in drafts.items():
             own = target.draft_law(draft, prompt, generation.ids, sampling, most)
             if isinstance(own, Copies):
                 other = None if own.elsewhere is None else traced(law, own.elsewhere, sampling)
-                found[name].append(Copied(matched=own.matched, proposed=own.proposed, elsewhere=other))
+                found[name].append(Copied(matched=own.matched, proposed=own.proposed, elsewhere=other, room=room))
             else:
-                found[name].append(traced(law, own, sampling))
+                found[name].append(replace(traced(law, own, sampling), room=room))
     return {name: tuple(some) for name, some in found.items()}
 
 
