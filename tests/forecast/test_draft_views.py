@@ -15,9 +15,10 @@ from rich.console import Console
 
 from specq.cli import draft_views, drafting
 from specq.core.errors import ConfigError
-from specq.core.types import DraftSpec, Prompt
+from specq.core.types import EXACT_RULES, DraftSpec, Prompt, Rule
 from specq.forecast import predict
 from specq.forecast.cost import Curve, Point
+from specq.forecast.predict import Cell
 from specq.forecast.replay import Traced
 from specq.forecast.strata import strata
 from specq.forecast.study import Spent
@@ -165,3 +166,40 @@ def test_text_past_the_targets_end_is_forecast_in_silence() -> None:
     assert "type --set workload.lengths=natural" in told
     made = draft_views.as_json(some, [], None, None)
     assert (made["past_end_tokens"], made["tokens"]) == (84, 576)
+
+
+def pasting(draft: DraftSpec, temperature: float, rules: tuple[Rule, ...] = EXACT_RULES) -> Any:
+    """A study whose draft is best under each rule with another k."""
+    study = found(12)
+    first = study.ranking.forecasts[0]
+    cells = [
+        replace(first, cell=Cell(draft="d", k=k, rule=rule), tokens_per_step=1 + k / 10 + row, speedup=2 - row / 10)
+        for row, rule in enumerate(rules)
+        for k in (row + 1, 9)
+    ]
+    study.ranking = replace(study.ranking, forecasts=tuple(cells))
+    study.experiment.workload.temperature = temperature
+    study.drafts = {"d": draft}
+    return study
+
+
+def settings_of(study: Any) -> list[tuple[str, str, int, float | None]]:
+    made = draft_views.as_json(study, [], None, None)["settings"]
+    return [(one["engine"], one["rule"], one["k"], one["tokens_per_step"]) for one in made if one["paste"]]
+
+
+def test_each_engine_gets_the_forecast_of_its_own_rule_at_the_k_that_is_best_there() -> None:
+    told = settings_of(pasting(DraftSpec(method="model", model="m", k=2), 0.7))
+    assert ("specq", "rejection", 1, 1.1) in told
+    assert ("vllm", "greedy_draft", 2, 2.2) in told
+    assert ("vllm", "block", 4, 4.4) in told
+    assert ("mlx-lm", "match", 3, 3.3) in told
+    one = settings_of(pasting(DraftSpec(method="model", model="m", k=2), 0.0, ("match",)))
+    assert one[1] == ("vllm", "greedy_draft", 1, 1.1)
+
+
+def test_a_lookup_of_another_engine_has_no_number_of_specqs_own() -> None:
+    study = pasting(DraftSpec(method="lookup", k=2, rule="greedy_draft"), 0.7)
+    told = settings_of(study)
+    assert [one[3] is None for one in told] == [one[0] != "specq" for one in told]
+    assert "measure it there" in shown(draft_views.outcome(study, [], None, None))

@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import shlex
 import tomllib
+from typing import Any
 
 import pytest
 
-from specq.core.types import DraftSpec, Rule
+from specq.core.types import DraftSpec, Match, Rule
+from specq.engines.served.kinds import llamacpp, vllm
 from specq.experiment.levers import Lever
 from specq.forecast import settings
 from specq.forecast.settings import Way
@@ -19,30 +22,79 @@ SELF = DraftSpec(method="model", model="self", bits=4, k=1)
 FIRST = DraftSpec(method="model", model="org/small", k=4, lookup_first=True, max_ngram=7, min_ngram=4)
 
 
+KS: dict[Rule, int] = {"rejection": 5, "greedy_draft": 2, "match": 1, "block": 6}
+
+
+def found(draft: DraftSpec, k: int = 3, rule: Rule = "rejection", **more: bool) -> list[Way]:
+    return list(settings.ways("org/big", "d", draft, rule, dict.fromkeys(KS, k), **more))
+
+
 def ways(draft: DraftSpec, k: int = 3, rule: Rule = "rejection") -> dict[str, Way]:
-    return {way.engine: way for way in settings.ways("org/big", "d", draft, k, rule)}
+    """Of each engine the first way."""
+    return {way.engine: way for way in reversed(found(draft, k, rule))}
 
 
-def test_each_engine_is_forecast_by_the_rule_that_it_runs() -> None:
-    rules = {name: way.rule for name, way in ways(MODEL).items()}
-    assert rules == {
-        "specq": "rejection",
-        "vllm": "greedy_draft",
-        "llama.cpp": "greedy_draft",
-        "transformers": "rejection",
-        "mlx-lm": "match",
+def config(way: Way) -> dict[str, Any]:
+    read: dict[str, Any] = json.loads(shlex.split(way.paste)[-1])
+    return read
+
+
+def test_each_engine_is_forecast_by_every_rule_that_it_has_with_the_k_that_is_best_for_it() -> None:
+    told = [(way.engine, way.rule, way.k) for way in settings.ways("org/big", "d", MODEL, "block", KS)]
+    assert told == [
+        ("specq", "block", 6),
+        ("vllm", "greedy_draft", 2),
+        ("vllm", "rejection", 5),
+        ("vllm", "block", 6),
+        ("llama.cpp", "greedy_draft", 2),
+        ("llama.cpp", "rejection", 5),
+        ("transformers", "rejection", 5),
+        ("mlx-lm", "match", 1),
+    ]
+    only = settings.ways("org/big", "d", MODEL, "match", {"match": 4})
+    assert {way.k for way in only} == {4}
+
+
+def test_at_temperature_0_an_engine_has_one_way_since_all_rules_do_the_same() -> None:
+    names = [way.engine for way in found(MODEL, greedy=True)]
+    assert names == ["specq", "vllm", "llama.cpp", "transformers", "mlx-lm"]
+
+
+def test_vllm_samples_its_proposals_and_verifies_by_the_block_where_that_is_pasted() -> None:
+    by_rule = {way.rule: config(way) for way in found(MODEL, 7) if way.engine == "vllm"}
+    base = {"num_speculative_tokens": 7, "method": "draft_model", "model": "org/small"}
+    assert by_rule == {
+        "greedy_draft": base,
+        "rejection": base | {"draft_sample_method": "probabilistic"},
+        "block": base | {"draft_sample_method": "probabilistic", "rejection_sample_method": "block"},
     }
 
 
 @pytest.mark.parametrize("draft", [MODEL, LOOKUP], ids=["model", "lookup"])
-def test_what_vllm_gets_is_json_with_the_k_that_was_chosen(draft: DraftSpec) -> None:
-    pasted = ways(draft, k=7)["vllm"].paste
-    config = json.loads(pasted.split("'")[1])
-    assert config["num_speculative_tokens"] == 7
-    if draft is LOOKUP:
-        assert (config["prompt_lookup_max"], config["prompt_lookup_min"]) == (5, 2)
-    else:
-        assert config["model"] == "org/small"
+def test_what_is_pasted_is_what_specqs_own_servers_are_started_with(draft: DraftSpec) -> None:
+    for way in found(draft, 7):
+        asked = dataclasses.replace(draft, k=7, rule=way.rule or draft.rule)
+        if way.engine == "vllm":
+            assert config(way) == vllm.speculation(asked, "org/small")
+        if way.engine == "llama.cpp":
+            assert shlex.split(way.paste)[3:] == list(llamacpp.speculation(asked, "DRAFT.gguf"))
+
+
+@pytest.mark.parametrize("match", ["ngram", "suffix"])
+def test_a_lookup_elsewhere_carries_no_forecast_of_specqs_own_search(match: Match) -> None:
+    told = found(dataclasses.replace(LOOKUP, match=match), rule="greedy_draft")
+    assert [way.engine for way in told if way.foreseen and way.paste] == ["specq"]
+    assert all("measure it there" in way.note for way in told if way.paste and way.engine != "specq")
+
+
+def test_lookups_that_engines_have_are_not_denied() -> None:
+    ngram, suffix = ways(LOOKUP), ways(dataclasses.replace(LOOKUP, match="suffix"))
+    assert "--spec-type ngram-simple --spec-ngram-simple-size-n 5" in ngram["llama.cpp"].paste
+    assert "one length, 5" in ngram["llama.cpp"].note
+    assert config(suffix["vllm"])["method"] == "suffix"
+    assert "arctic-inference" in suffix["vllm"].note
+    assert (suffix["llama.cpp"].paste, "ngram-map-k4v" in suffix["llama.cpp"].why_not) == ("", True)
+    assert "max_matching_ngram_size=5" in ngram["transformers"].paste
 
 
 @pytest.mark.parametrize(
@@ -74,12 +126,12 @@ def test_an_engine_that_cannot_says_why_and_pastes_nothing() -> None:
         for way in ways(draft).values():
             assert bool(way.paste) != bool(way.why_not)
             assert (way.rule is None) == bool(way.why_not)
-    assert ways(DraftSpec(method="lookup", k=2, match="suffix"))["vllm"].rule is None
+    assert ways(DraftSpec(method="lookup", k=2, match="suffix"))["transformers"].rule is None
 
 
 def test_a_draft_by_a_recipe_is_pasted_without_it_or_as_a_model_that_others_can_load() -> None:
-    found = ways(DraftSpec(method="model", model="self", recipe="r.toml", k=1))
-    (table,) = tomllib.loads(found["specq"].paste)["levers"].values()
+    told = ways(DraftSpec(method="model", model="self", recipe="r.toml", k=1))
+    (table,) = tomllib.loads(told["specq"].paste)["levers"].values()
     assert table == {
         "kind": "draft",
         "method": "model",
@@ -88,18 +140,18 @@ def test_a_draft_by_a_recipe_is_pasted_without_it_or_as_a_model_that_others_can_
         "k": 3,
         "rule": "rejection",
     }
-    assert "specq quantize org/big --recipe r.toml" in found["vllm"].why_not
+    assert "specq quantize org/big --recipe r.toml" in told["vllm"].why_not
     of_other = ways(DraftSpec(method="model", model="org/small", recipe="r.toml", k=1))["llama.cpp"]
     assert (of_other.paste, "specq quantize org/small --recipe r.toml" in of_other.why_not) == ("", True)
 
 
 def test_a_lookup_before_a_draft_is_lost_or_pasted_into_an_engine_that_has_none() -> None:
-    found = ways(FIRST)
-    lever = Lever(**tomllib.loads(found["specq"].paste)["levers"]["d"])
+    told = ways(FIRST)
+    lever = Lever(**tomllib.loads(told["specq"].paste)["levers"]["d"])
     assert lever.draft() == dataclasses.replace(FIRST, k=3)
     suffix = dataclasses.replace(FIRST, match="suffix", max_ngram=3)
     assert Lever(**tomllib.loads(ways(suffix)["specq"].paste)["levers"]["d"]).draft() == dataclasses.replace(
         suffix, k=3
     )
     for name in ("vllm", "llama.cpp", "transformers", "mlx-lm"):
-        assert (found[name].paste, found[name].rule, bool(found[name].why_not)) == ("", None, True)
+        assert (told[name].paste, told[name].rule, bool(told[name].why_not)) == ("", None, True)

@@ -9,10 +9,10 @@ from typing import Any
 
 from rich.console import RenderableType
 
-from specq.cli import draft_notes, live_views
+from specq.cli import draft_notes, draft_settings, live_views
 from specq.cli.views import table, text
 from specq.core.nouns import counted
-from specq.forecast import cost, drift, remarks, rising, settings
+from specq.forecast import cost, drift, remarks, rising
 from specq.forecast.cost import Curve
 from specq.forecast.predict import Forecast, one_a_draft
 from specq.forecast.study import Study
@@ -152,7 +152,7 @@ def outcome(found: Study, gaps: Sequence[Gap], live: Report | None, folder: Path
     if live is not None:
         yield from live_views.trusted(live)
     if best is not None:
-        yield from _paste(found, best)
+        yield from draft_settings.pasted(found, best)
     spent = found.spent
     yield text(
         f"It took {spent.curves_s:.1f} s for the cost curves, {spent.texts_s:.1f} s for the texts and "
@@ -183,7 +183,12 @@ def as_json(found: Study, gaps: Sequence[Gap], live: Report | None, folder: Path
             {**asdict(one.cell), "parts": [asdict(part) for part in one.parts], "said": list(one.said)}
             for one in found.strata
         ],
-        "settings": [] if best is None else [asdict(way) for way in _ways(found, best)],
+        "settings": []
+        if best is None
+        else [
+            {**asdict(way), "tokens_per_step": None if one is None else one.tokens_per_step}
+            for way, one in draft_settings.of_winner(found, best)
+        ],
         "live": [{**asdict(gap), "forecast": _plain(gap.forecast)} for gap in gaps],
         "trust": None if live is None else live_views.as_json(live),
         "run": None if folder is None else tidy(folder),
@@ -231,30 +236,3 @@ def _forecast(one: Forecast) -> tuple[str, ...]:
 
 def _interval(low: float | None, high: float | None) -> str:
     return NOTHING if low is None or high is None else f"{ratio(low)} to {ratio(high)}"
-
-
-def _ways(found: Study, best: Forecast) -> tuple[settings.Way, ...]:
-    draft = found.drafts[best.cell.draft]
-    return settings.ways(found.experiment.target.model, best.cell.draft, draft, best.cell.k, best.cell.rule)
-
-
-def _paste(found: Study, best: Forecast) -> Iterator[RenderableType]:
-    """The winner in each engine: its rule there, the tokens per step and the speed-up forecast for that rule."""
-    ways = _ways(found, best)
-    by_rule = {
-        one.cell.rule: one
-        for one in found.ranking.forecasts
-        if one.cell.draft == best.cell.draft and one.cell.k == best.cell.k
-    }
-    rows = []
-    for way in ways:
-        one = None if way.rule is None else by_rule.get(way.rule)
-        steps = NOTHING if one is None else ratio(one.tokens_per_step)
-        rows.append((way.engine, way.rule or NOTHING, steps, way.why_not or NOTHING))
-    yield text(f"{best.cell.draft} with k = {best.cell.k} elsewhere: the rule decides the tokens of a step.")
-    yield from table(("engine", "rule", "tokens/step", "why not"), rows, prose=("why not",))
-    for way in ways:
-        if way.paste:
-            yield text(f"{way.engine}:")
-            yield from (text(line) for line in way.paste.split("\n"))
-            yield ""

@@ -53,7 +53,7 @@ SERVER = "SPECQ_LLAMA_SERVER"
 HOSTED = Path(__file__).with_name("xllamacpp_host.py")
 """The server out of xllamacpp, as a script: it takes llama-server's options and needs nothing of specq."""
 _CACHES: dict[CacheType, str] = {"q8": "q8_0", "q4": "q4_0"}
-_MODEL_RULES: tuple[Rule, ...] = ("greedy_draft", "rejection")
+MODEL_RULES: tuple[Rule, ...] = ("greedy_draft", "rejection")
 # The seed that means a random one.
 _NO_SEED = 2**32 - 1
 COUNTERS = {
@@ -127,7 +127,7 @@ def cannot(served: Served, sampling: Sampling) -> tuple[str, ...]:
     draft = served.draft
     found: list[str] = []
     if draft is not None:
-        rules = _MODEL_RULES if draft.method == "model" else ("greedy_draft",)
+        rules = MODEL_RULES if draft.method == "model" else ("greedy_draft",)
         found += drafts.unable(TITLE, draft, ("model", "lookup"), rules)
         found += drafts.no_suffix(TITLE, draft) or drafts.one_length(TITLE, draft)
     found += drafts.no_keys(TITLE, sampling, ("min_new_tokens", "eos_ids"))

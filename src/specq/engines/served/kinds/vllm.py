@@ -49,7 +49,7 @@ ASKS = ("/v1/models", "/version", METRICS, "/server_info?config_format=json")
 TOKENS: TokenCounts = "ids"
 PYTHON = "SPECQ_VLLM_PYTHON"
 _CACHES: dict[CacheType, str] = {"q8": "fp8"}
-_MODEL_RULES: tuple[Rule, ...] = ("greedy_draft", "rejection", "block")
+MODEL_RULES: tuple[Rule, ...] = ("greedy_draft", "rejection", "block")
 COUNTERS = {
     "requests": "vllm:request_success",
     "prompt_tokens": "vllm:prompt_tokens",
@@ -125,7 +125,7 @@ def differs(served: Served, sampling: Sampling) -> tuple[str, ...]:
 def cannot(served: Served, sampling: Sampling) -> tuple[str, ...]:
     """What vLLM cannot do for an arm."""
     draft = served.draft
-    rules = _MODEL_RULES if draft is not None and draft.method == "model" else ("greedy_draft",)
+    rules = MODEL_RULES if draft is not None and draft.method == "model" else ("greedy_draft",)
     return (
         *drafts.unable(TITLE, draft, ("model", "lookup"), rules),
         *_no_min_p(draft, sampling),
@@ -147,7 +147,7 @@ def _no_min_p(draft: DraftSpec | None, sampling: Sampling) -> tuple[str, ...]:
 
 def verified(draft: DraftSpec, sampling: Sampling, args: Sequence[str] = ()) -> Verified:
     """How vLLM verifies a draft: proposals of one token are accepted with its chance, sampled ones by p over q."""
-    rule: Rule = draft.rule if draft.rule in _MODEL_RULES else "greedy_draft"
+    rule: Rule = draft.rule if draft.rule in MODEL_RULES else "greedy_draft"
     how = {
         "greedy_draft": "a proposal is the draft's likeliest token, accepted with its chance under the target; where "
         "it is refused, the rest is drawn from",
