@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -53,6 +54,16 @@ def test_a_pair_that_even_a_perfect_draft_cannot_save_is_called_hopeless_with_it
 
 def test_a_pair_that_can_win_is_not_called_hopeless() -> None:
     assert curve(point(1, 0.5, 1.1), point(4, 2.0, 1.3)).why_hopeless(4) == ""
+
+
+def test_a_quantized_target_is_blamed_only_where_flat_passes_would_let_a_perfect_draft_win() -> None:
+    steep = curve(point(1, 0.1, 2.5), point(4, 0.4, 6.0))
+    both = curve(point(1, 0.9, 1.2), point(4, 3.8, 1.5))
+    slow = curve(point(1, 1.1, 1.0), point(4, 4.4, 1.2))
+    for one in (steep, both):
+        assert "quantized" not in one.why_hopeless(4)
+        assert "for the target's weights are quantized" in replace(one, quantized=True).why_hopeless(4)
+    assert "quantized" not in replace(slow, quantized=True).why_hopeless(4)
 
 
 def test_the_grid_ends_with_the_most_that_is_forecast() -> None:

@@ -64,6 +64,7 @@ def found(prompts: int = 18, tokens: int = 20, *depths: Curve) -> Any:
         strata=(strata(ranking.forecasts[0], texts, curve, asked, [1.0] * prompts, resamples=200),),
         tokens=9 * prompts,
         past_end=0,
+        templates={},
     )
 
 
@@ -203,3 +204,12 @@ def test_a_lookup_of_another_engine_has_no_number_of_specqs_own() -> None:
     told = settings_of(study)
     assert [one[3] is None for one in told] == [one[0] != "specq" for one in told]
     assert "measure it there" in shown(draft_views.outcome(study, [], None, None))
+
+
+def test_the_table_of_drafts_has_no_word_of_their_chat_templates() -> None:
+    study = found(12)
+    study.drafts, study.templates = {"d": DraftSpec(method="model", model="m", k=2)}, {"d": "other"}
+    told = shown(draft_views.study(study))
+    assert "template" in told
+    assert "other" in told
+    assert draft_views.as_json(study, [], None, None)["templates"] == {"d": "other"}

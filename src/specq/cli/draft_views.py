@@ -69,7 +69,7 @@ def ceilings(curves: Mapping[str, Curve], most: int) -> Iterator[RenderableType]
 def study(found: Study, *, natural: str = "--lengths natural") -> Iterator[RenderableType]:
     """Which draft fits, and how fast each is expected to be; `natural` is what to type for texts that end."""
     load, ranking = found.experiment.workload, found.ranking
-    columns = ("draft", "method", "tokenizer", "weights", "of the target", "remark")
+    columns = ("draft", "method", "tokenizer", "template", "weights", "of the target", "remark")
     yield from table(columns, list(_compatible(found)), prose=("remark",))
     warm = "greedy" if load.temperature == 0 else f"temperature {load.temperature:g}"
     yield text(
@@ -172,6 +172,7 @@ def as_json(found: Study, gaps: Sequence[Gap], live: Report | None, folder: Path
         "past_end_tokens": found.past_end,
         "plain_tokens_per_s": found.ranking.plain_tokens_per_s,
         "remarks": dict(remarks.of_drafts(found.drafts, found.described)),
+        "templates": dict(found.templates),
         "curves": {name: asdict(curve) for name, curve in found.curves.items()},
         "drift": drift.told(found.curves),
         "falling": rising.told(found.curves),
@@ -207,7 +208,7 @@ def _most(found: Study) -> int:
 
 def _compatible(found: Study) -> Iterator[tuple[str, ...]]:
     whole = found.described["target"]["bytes_per_token"]
-    yield "(target)", NOTHING, NOTHING, size(found.described["target"]["weight_bytes"]), NOTHING, NOTHING
+    yield "(target)", NOTHING, NOTHING, NOTHING, size(found.described["target"]["weight_bytes"]), NOTHING, NOTHING
     told = dict(remarks.of_drafts(found.drafts, found.described))
     for name, draft in found.drafts.items():
         own = found.described.get(name)
@@ -215,7 +216,7 @@ def _compatible(found: Study) -> Iterator[tuple[str, ...]]:
         same = "the target's" if draft.method != "model" or draft.model == "self" else "same tokens"
         method = f"{draft.method} after lookup" if draft.lookup_first else draft.method
         weights = NOTHING if own is None else size(own["weight_bytes"])
-        yield name, method, same, weights, read, told.get(name, NOTHING)
+        yield name, method, same, found.templates.get(name, NOTHING), weights, read, told.get(name, NOTHING)
 
 
 def _forecast(one: Forecast) -> tuple[str, ...]:

@@ -47,7 +47,8 @@ class Curve:
     target took to read a prompt of `prefill_tokens` tokens, None where that was not measured.
 
     `copies` is the curve of the lookup that goes before the draft, whose own curve this is; None without one. What a
-    draft's pass over the tokens of copied blocks takes beyond a pass over one token is in neither.
+    draft's pass over the tokens of copied blocks takes beyond a pass over one token is in neither. `quantized`: the
+    target's weights are.
     """
 
     plain: Point
@@ -58,6 +59,7 @@ class Curve:
     prefill_s: float | None = None
     depths: tuple[Curve, ...] = ()
     copies: Curve | None = None
+    quantized: bool = False
 
     def parts(self, most: int, contexts: Sequence[int] | np.ndarray | None = None) -> dict[str, np.ndarray]:
         """Seconds of "draft", "verify" and "rest" for 0 .. most proposals, [most + 1] each.
@@ -142,7 +144,10 @@ class Curve:
         return float(self.step_s(k)[k]) / self.plain.step_s
 
     def why_hopeless(self, most: int) -> str:
-        """Why even a perfect draft loses at every k up to `most`; "" where it can win."""
+        """Why even a perfect draft loses at every k up to `most`; "" where it can win.
+
+        A quantized target is named where its passes would let a perfect draft win if they were flat.
+        """
         if any(self.ceiling(k) > 1 for k in range(1, most + 1)):
             return ""
         k = max(range(1, most + 1), key=self.ceiling)
@@ -151,9 +156,15 @@ class Curve:
         said = f"even if every token were right, {k} of them a step reach {self.ceiling(k):.2f} times plain decoding"
         if draft / k >= plain:
             return f"{said}: a drafted token takes {draft / k / plain:.2f} of a plain step"
+        flat = draft + self.plain.verify_s + float(parts["rest"][k])
+        also = (
+            ", for the target's weights are quantized and its pass is cheap over one token alone"
+            if self.quantized and verify > self.plain.verify_s and flat < (k + 1) * plain
+            else ""
+        )
         if verify >= (k + 1) * plain:
-            return f"{said}: verifying {k + 1} tokens takes {verify / plain:.2f} plain steps"
-        return f"{said}: drafting takes {draft / plain:.2f} and verifying {verify / plain:.2f} plain steps"
+            return f"{said}: verifying {k + 1} tokens takes {verify / plain:.2f} plain steps{also}"
+        return f"{said}: drafting takes {draft / plain:.2f} and verifying {verify / plain:.2f} plain steps{also}"
 
 
 def named(curves: Mapping[str, Curve]) -> Iterator[tuple[str, Curve]]:

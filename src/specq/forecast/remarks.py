@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from typing import Any
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, Literal
 
 from specq.core.types import DraftSpec
+from specq.experiment.sizes import PlannedModel
 
 Described = Mapping[str, Mapping[str, Any]]
 
@@ -34,3 +35,17 @@ def of_drafts(drafts: Mapping[str, DraftSpec], described: Described) -> Iterator
     for name, draft in drafts.items():
         if why := hopeless(draft, described.get(name), described["target"]):
             yield name, why
+
+
+def templates(
+    drafts: Mapping[str, DraftSpec], target: str, models: Sequence[PlannedModel]
+) -> Iterator[tuple[str, Literal["same", "other", "none"]]]:
+    """Whether a draft's model has the target's chat template, another, or none; drafts without a model are left out.
+
+    Prompts are rendered with the target's alone: a draft that was trained on another may agree less.
+    """
+    own = {one.resolved.name: one.facts.template_sha256 for one in models}
+    for name, draft in drafts.items():
+        model = target if draft.model == "self" else draft.model
+        if draft.method == "model" and model in own and target in own:
+            yield name, "none" if own[model] is None else "same" if own[model] == own[target] else "other"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -42,7 +42,7 @@ class Study:
 
     `drafts` are as they were asked for: a recipe, not the folder that it made. `strata` has the best cell of each
     draft, the fastest first. `past_end` counts those of the `tokens` of the target's texts that follow its
-    own end, which equal lengths ignore.
+    own end, which equal lengths ignore. `templates` says of each draft's chat template what remarks.template does.
     """
 
     experiment: Experiment
@@ -57,6 +57,7 @@ class Study:
     strata: tuple[Strata, ...] = ()
     tokens: int = 0
     past_end: int = 0
+    templates: Mapping[str, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -119,6 +120,8 @@ def study(
             prober=pooled.prober(target, say),
             say=say,
         )
+        if _quantized(on):
+            curves = {name: replace(curve, quantized=True) for name, curve in curves.items()}
         ceilings(curves)
         curves_s, begun = now() - begun, now()
         say(f"the target writes {counted(len(plan.prompts), 'text')}")
@@ -164,6 +167,7 @@ def study(
         strata=parts,
         tokens=sum(len(one.ids) for one in generations),
         past_end=past_end,
+        templates=dict(remarks.templates(asked_for, _model(on), plan.models)),
     )
 
 
@@ -176,6 +180,17 @@ def _asked(experiment: Experiment, say: Say) -> On:
     made = making.folders(experiment, say)
     drafts = {name: making.of_folder(draft, made, experiment) for name, draft in drafts.items()}
     return On(plan=plan, target=TargetSpec(), drafts=drafts)
+
+
+def _quantized(on: On) -> bool:
+    """Whether the target's weights are: by a lever, or in the folder that the experiment names."""
+    if on.target.recipe is not None or on.target.model is not None:
+        return True
+    return any(one.role == "target" and one.name == _model(on) and bool(one.weights.schemes) for one in on.plan.models)
+
+
+def _model(on: On) -> str:
+    return on.target.source or on.plan.experiment.target.model
 
 
 def _contexts(asked: Sequence[int], plan: Plan, k: int) -> tuple[int, ...]:
