@@ -27,7 +27,7 @@ def kinds(text: str) -> set[str]:
         ("paid in CHF", "currency: CHF"),
         ("due 2024-05-06", "date: 2024-05-06"),
         ("\u671f\u9650\u306f2024\u5e743\u67085\u65e5\u3067\u3059", "date: 2024\u5e743\u67085\u65e5"),
-        ("at 3.5% a year", "rate: 3.5%"),
+        ("at 3.5% a year", "rate: 3.5% a year"),
         ("12 euros per month", "rate: 12 euros per month"),
         ("no more than 40 units", "threshold: no more than 40 units"),
         ("The tenant must pay.", "obligation: the tenant must pay"),
@@ -73,7 +73,7 @@ def test_a_cleaned_prompt_is_left_as_it_is() -> None:
 
 
 def test_a_prompt_of_protected_fields_alone_is_left_whole() -> None:
-    text = "The rent is EUR 850.\n\nIt must be paid by 3 March 2024.\n\nPets are allowed unless loud.\n\nWhat is due?"
+    text = "The rent is EUR 850.\n\nIt must be paid by 3 March 2024.\n\nPets are welcome unless loud.\n\nWhat is due?"
     found = transform(text, Steps(select=0.1))
     assert found.messages[0]["content"] == text
     assert found.deletions == ()

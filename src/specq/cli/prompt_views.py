@@ -27,7 +27,8 @@ def shown(found: Shortened) -> Iterator[RenderableType]:
     if reasons:
         yield from (Grid(columns=("reason", "deletions", "tokens", "refused"), rows=reasons, right=True), "")
     yield Paragraph(
-        text=f"Protected fields: {found.protected:,}, none lost. A deletion that would lose one is refused. "
+        text=f"Protected fields: none lost of the {found.protected:,} recognised. "
+        "A deletion that would lose one is refused. "
         f"Time: {words.number(1000 * found.seconds / len(found.results))} ms a prompt."
     )
     noted = [(name, note) for name, one in found.results.items() for note in one.notes]

@@ -210,7 +210,8 @@ def _notes(found: Transformed, evals: Sequence[PlannedEval]) -> list[str]:
         refused = sum(own["refused"].values())
         notes.append(
             f"{words}: {name}: {tokens:,} tokens become {left:,} ({left / tokens:.0%}); dropped: {dropped}; "
-            f"{counted(own['protected'], 'protected field')}, none lost, {counted(refused, 'deletion')} refused"
+            f"{counted(own['protected'], 'protected field')} recognised, none of them lost, "
+            f"{counted(refused, 'deletion')} refused"
         )
     return notes
 

@@ -9,7 +9,9 @@ from functools import lru_cache
 
 from specq.prompts import patterns
 from specq.prompts.blocks import groups, is_item, is_row
+from specq.prompts.numbers import CURRENCY, quantities
 from specq.prompts.sentences import sentences
+from specq.prompts.tables import fold
 from specq.prompts.types import Kind, Protected
 
 
@@ -19,15 +21,21 @@ def _any(told: Sequence[str]) -> tuple[re.Pattern[str], ...]:
 
 _FIELDS: dict[Kind, tuple[re.Pattern[str], ...]] = {
     "amount": _any(patterns.AMOUNTS),
-    "currency": _any((patterns.CURRENCY,)),
+    "currency": (CURRENCY,),
     "date": _any(patterns.DATES),
     "rate": _any(patterns.RATES),
     "threshold": _any(patterns.THRESHOLDS),
     "source": _any(patterns.SOURCES),
     "version": _any(patterns.VERSIONS),
 }
+Span = tuple[int, int]
 _LINKS = _any(patterns.LINKS)
+_RATE_BEFORE, _RATE_AFTER, _THRESHOLD_BEFORE, _THRESHOLD_AFTER = _any(
+    (patterns.RATE_BEFORE, patterns.RATE_AFTER, patterns.THRESHOLD_BEFORE, patterns.THRESHOLD_AFTER)
+)
 _CLAUSES: dict[Kind, re.Pattern[str]] = {"obligation": patterns.OBLIGATIONS, "exception": patterns.EXCEPTIONS}
+_VALUES: tuple[Kind, ...] = ("date", "amount", "rate")
+_WORD_LAST = re.compile(r"\s?[^\W\d_]{1,12}$")
 _ENDS_NO_LINK = ".,;:!?)]}*_\u3002\u201d\u2019"
 # A clause goes no further: quotes, braces and bars set cells and values apart.
 _BOUND = re.compile(r"[{}\[\]\"|<>;\u201c\u201d\t]+")
@@ -68,20 +76,44 @@ def _of_group(text: str, is_json: bool) -> tuple[Protected, ...]:
     # What stands within a link is no date and no number of its own.
     for pattern in _LINKS:
         read = pattern.sub(lambda match: " " * len(match[0]), read)
-    spans = {
-        kind: [match.span() for pattern in told for match in pattern.finditer(read)] for kind, told in _FIELDS.items()
-    }
-    # "by 3" of "by 3 March 2024" goes on to the end of the date.
-    values = [span for kind in ("date", "amount", "rate") for span in spans[kind]]
-    spans["threshold"] = [
-        (start, max([end, *(last for first, last in values if start <= first < end)]))
-        for start, end in spans["threshold"]
-    ]
-    for kind, told in spans.items():
+    for kind, told in _spans(fold(read)).items():
         for start, end in _widest(told):
             found.append((start, Protected(kind=kind, value=" ".join(read[start:end].split()))))
     found += _clauses(read)
     return tuple(dict.fromkeys(one for _, one in sorted(found, key=lambda pair: pair[0])))
+
+
+def _spans(text: str) -> dict[Kind, list[Span]]:
+    """Where the fields of a folded text stand, but for clauses and links."""
+    found = {
+        kind: [match.span() for pattern in told for match in pattern.finditer(text)] for kind, told in _FIELDS.items()
+    }
+    counts = list[Span]()
+    for kind, start, end in quantities(text):
+        (counts if kind == "number" else found[kind]).append((start, end))
+    values = [*counts, *(span for kind in _VALUES for span in found[kind])]
+    found["rate"] += _joined(text, values, _RATE_BEFORE, _RATE_AFTER)
+    # "by 3" of "by 3 March 2024" goes on to the end of the date, and "at most EUR 5 a month" to that of the rate.
+    found["threshold"] += _joined(text, [*values, *found["rate"]], _THRESHOLD_BEFORE, _THRESHOLD_AFTER)
+    return found
+
+
+def _joined(text: str, values: Iterable[Span], before: re.Pattern[str], after: re.Pattern[str]) -> Iterator[Span]:
+    """Values with the words before or after them that make a rate or a threshold of them."""
+    begins, ends = dict[int, int](), dict[int, int]()
+    for start, end in values:
+        begins[start] = max(end, begins.get(start, end))
+        ends[end] = min(start, ends.get(end, start))
+    for match in before.finditer(text):
+        if (last := begins.get(match.end())) is not None:
+            yield match.start(), last
+    for match in after.finditer(text):
+        # One word may stand between: "30 widgets per month", "18 years or older".
+        floor = max(0, match.start() - 20)
+        held = text[floor : match.start()].rstrip()
+        bare = floor + len(_WORD_LAST.sub("", held))
+        if (first := ends.get(floor + len(held), ends.get(bare))) is not None:
+            yield first, match.end()
 
 
 def _widest(spans: Iterable[tuple[int, int]]) -> Iterator[tuple[int, int]]:

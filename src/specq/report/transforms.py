@@ -82,7 +82,7 @@ def _dropped(logs: Sequence[Mapping[str, Any]]) -> str:
     told = ", ".join(f"{reason} {count:,}" for reason, count in gone.items() if count) or "nothing"
     lost = sum(len(log["lost"]) for log in logs)
     return (
-        f"tokens dropped: {told}; {counted(fields, 'protected field')}, {lost or 'none'} lost, "
+        f"tokens dropped: {told}; {counted(fields, 'protected field')} recognised, {lost or 'none'} of them lost, "
         f"{counted(refused, 'deletion')} refused"
     )
 
