@@ -9,6 +9,7 @@ from dataclasses import asdict, dataclass, field
 from typing import Any, Literal
 
 from specq.core.errors import ConfigError, UserError, nearest
+from specq.core.nouns import counted
 from specq.engines.served.address import address_of
 from specq.engines.served.kinds import KINDS
 from specq.load import start as starting
@@ -72,7 +73,7 @@ class Asked:
     `arrivals` "closed" keeps as many requests under way as a level says; the others send as many a second, whatever
     comes back. `levels` is empty for a trace at its own pace. A level lasts for `requests` of the steady state, or for
     `duration_s` seconds, whichever is given; `warm_up` requests before it do not count (None: one a stream in a closed
-    loop, a tenth in an open one). `body` is added to each request's JSON as it is. `sampling` has fields of
+    loop, a tenth in an open one, and of a trace that has fewer requests a tenth of them). `body` is added to each request's JSON as it is. `sampling` has fields of
     core.types.Sampling beside `temperature`.
     """
 
@@ -143,14 +144,30 @@ class Asked:
         """What a level counts."""
         return "concurrency" if self.arrivals == "closed" else "requests/s"
 
-    def warm_ups(self, level: float) -> int:
-        """Requests before the steady state of a level."""
+    def warm_ups(self, level: float, due: int | None = None) -> int:
+        """Requests before the steady state of a level; `due` is how many a trace has, of which some are left."""
         if self.warm_up is not None:
             return self.warm_up
         if self.arrivals == "closed":
             return int(level)
-        expected = self.requests if self.duration_s is None else level * self.duration_s
-        return max(1, round(0.1 * (expected or REQUESTS)))
+        expected = (self.requests or REQUESTS) if self.duration_s is None else level * self.duration_s
+        return max(1, round(0.1 * (expected if due is None else min(expected, due))))
+
+    def fits_trace(self, due: int) -> tuple[str, ...]:
+        """What there is to say of a trace of `due` requests: that fewer count than were asked for.
+
+        Raises:
+            ConfigError: all of them are warm-up.
+        """
+        if self.warm_up is not None and self.warm_up >= due:
+            raise ConfigError(
+                f"--warm-up {self.warm_up}: the trace has {counted(due, 'request')}, so that none would count; give fewer"
+            )
+        wanted = self.requests or REQUESTS
+        if self.duration_s is not None or (left := due - self.warm_ups(1.0, due)) >= wanted:
+            return ()
+        said = f"--requests {wanted}" if self.requests else f"the {wanted} of a level"
+        return (f"the trace has {due:,} requests: {left:,} count after the warm-up, and not {said}",)
 
     def points(self, levels: tuple[float, ...] | None = None) -> tuple[Point, ...]:
         """All measurements in their order: at each level the servers take turns, back and forth over the repeats."""

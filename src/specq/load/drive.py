@@ -56,14 +56,18 @@ async def _until(due_s: float, phases: Phases) -> None:
         await asyncio.sleep(min(left, 1.0))
 
 
-async def inject(shares: Sequence[float], phases: Phases, send: Send) -> None:
-    """Send one long prompt as the steady state reaches each of `shares`, one after another."""
+async def inject(shares: Sequence[float], phases: Phases, send: Send) -> int:
+    """Send one long prompt as the steady state reaches each of `shares`, one after another; how many were sent.
+
+    Those whose turn has not come when the level is over are not sent: there would be no stream beside them.
+    """
     for number, share in enumerate(shares):
-        while phases.share < share:
-            if phases.end_s is not None:
-                return
+        while phases.share < share and phases.end_s is None:
             await asyncio.sleep(_LOOK_S)
+        if phases.end_s is not None:
+            return number
         phases.injecting += 1
         job = Job(number=number, phase="inject", due_s=clock.now())
         await send(job)
         phases.ended(job, clock.now())
+    return len(shares)

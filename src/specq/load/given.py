@@ -13,8 +13,8 @@ from specq.core.errors import ConfigError, ModelError, RunFolderError, Unsupport
 from specq.evals import items as reading_items
 from specq.evals.items import Item
 from specq.lab.size import size_models
+from specq.load import arrivals, judging
 from specq.load import asked as asking
-from specq.load import judging
 from specq.load import prompts as reading_prompts
 from specq.load.asked import Asked
 from specq.load.ceiling import Machine
@@ -64,6 +64,8 @@ class Given:
                 at_s = found.at_s
             else:
                 at_s = reading_prompts.times(Path(self.trace), self.how)
+            arrivals.rate_of(at_s or ())
+            found = replace(found, notes=(*found.notes, *asked.fits_trace(len(at_s or ()))))
         # Long prompts are rows of any format, whatever the others are, and all of them are sent.
         any_format = replace(self.how, format=formats.AUTO, limit=None)
         long = () if self.inject is None else self._read(Path(self.inject), any_format, kinds)[0].prompts

@@ -55,6 +55,12 @@ class Attempt:
         """The requests of the steady state, failed ones too."""
         return tuple(row for row in self.rows if row.phase == "steady")
 
+    @property
+    def injected(self) -> tuple[Requested, ...]:
+        """The long prompts that went out before the steady state was over, failed ones too."""
+        end_s = self.point.end_at_s
+        return tuple(row for row in self.rows if row.phase == "inject" and row.due_at_s < end_s)
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Rates:

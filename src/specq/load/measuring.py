@@ -3,19 +3,18 @@
 from __future__ import annotations
 
 import asyncio
-import gc
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import Any
 
 from specq.core import clock
 from specq.core.clock import utc_stamp
 from specq.core.errors import ConfigError, RunFailed, ServerGone, SpecqError
+from specq.core.nouns import counted
 from specq.core.types import Prompt
 from specq.engines.served.client import Client
-from specq.load import arrivals, drive, rows
+from specq.load import arrivals, drive, garbage, rows
 from specq.load.asked import REQUESTS, Asked, Point
 from specq.load.device import Watch
 from specq.load.folder import Folder
@@ -70,7 +69,7 @@ def measure(
                 say(f"{point.server}: started in {started.seconds:.1f} s, its log is {folder.path / started.log}")
             run = _Run(plan, point, attempt, target, folder)
             try:
-                with _no_pauses(), asyncio.Runner() as runner:
+                with garbage.left(), asyncio.Runner() as runner:
                     runner.get_loop().set_exception_handler(_told)
                     runner.run(run.run())
             except ExceptionGroup as group:
@@ -80,23 +79,6 @@ def measure(
     finally:
         for target in targets.values():
             target.stop()
-
-
-@contextmanager
-def _no_pauses() -> Iterator[None]:
-    """Let nobody look for garbage while streams are timed: a look through all objects takes tens of milliseconds.
-
-    What is left without it are cycles, of which a request leaves few; they are looked for between two points.
-    """
-    gc.collect()
-    gc.freeze()
-    gc.disable()
-    try:
-        yield
-    finally:
-        gc.enable()
-        gc.unfreeze()
-        gc.collect()
 
 
 def _told(loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
@@ -122,7 +104,9 @@ class _Run:
         requests = asked.requests
         if requests is None and asked.duration_s is None:
             requests = REQUESTS
-        self._phases = Phases(warm_up=asked.warm_ups(point.level), requests=requests, duration_s=asked.duration_s)
+        due = None if plan.at_s is None else len(plan.at_s)
+        warm_up = asked.warm_ups(point.level, due)
+        self._phases = Phases(warm_up=warm_up, requests=requests, duration_s=asked.duration_s, due=due)
         self._began_s = 0.0
         self._failing = self._done = self._failed = 0
         self._readers: set[asyncio.Task[None]] = set()
@@ -141,7 +125,7 @@ class _Run:
             injecting = asyncio.create_task(self._inject())
             try:
                 await self._drive()
-                await injecting
+                injected = await injecting
                 found = await watching
                 while self._readers:
                     await asyncio.gather(*self._readers)
@@ -153,6 +137,10 @@ class _Run:
         if self._plan.judging is not None:
             for judged in self._plan.judging.judged(self._answers, self._point.id, self._attempt):
                 self._folder.append(judged)
+        asked = len(self._plan.injected)
+        if injected < asked:
+            late = f"only {injected} of {counted(asked, 'long prompt')} went out: the level was over before the others"
+            found = replace(found, notes=(*found.notes, late))
         self._folder.append(found)
         self.said = f"{self._point.id}: {self._done} requests" + (f", {self._failed} failed" if self._failed else "")
 
@@ -167,9 +155,9 @@ class _Run:
             due = arrivals.steady(level) if asked.arrivals == "steady" else arrivals.poisson(level, asked.seed)
         await drive.open_loop(due, self._phases, self._send)
 
-    async def _inject(self) -> None:
+    async def _inject(self) -> int:
         count = len(self._plan.injected)
-        await drive.inject([(place + 1) / (count + 1) for place in range(count)], self._phases, self._send)
+        return await drive.inject([(place + 1) / (count + 1) for place in range(count)], self._phases, self._send)
 
     async def _send(self, job: Job) -> bool:
         self._raise()

@@ -17,7 +17,7 @@ from specq.load.measures import Attempt, Spread, spread
 class Pauses:
     """Gaps of the steady streams, and what became of the long prompts.
 
-    `during` are gaps that overlap the time from the sending of a long prompt to its first token, `before` those that
+    Long prompts that went out after the steady state are left out: no stream was beside them. `during` are gaps that overlap the time from the sending of a long prompt to its first token, `before` those that
     end before the first such time, `after` all others. `prompt_tokens` and `ttft_s` are those of the long prompts.
     """
 
@@ -32,15 +32,15 @@ class Pauses:
 
 def pauses(attempts: Sequence[Attempt]) -> Pauses | None:
     """The gaps of a level; None where nothing was injected."""
-    long = [row for one in attempts for row in one.rows if row.phase == "inject"]
+    long = [row for one in attempts for row in one.injected]
     if not long:
         return None
     found: dict[str, list[float]] = {"before": [], "during": [], "after": []}
     for one in attempts:
         times = sorted(
             (row.sent_at_s, row.first_token_at_s if row.first_token_at_s is not None else row.end_at_s)
-            for row in one.rows
-            if row.phase == "inject" and row.sent_at_s is not None
+            for row in one.injected
+            if row.sent_at_s is not None
         )
         for row in one.rows:
             if row.phase == "inject":

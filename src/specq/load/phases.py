@@ -30,14 +30,16 @@ class Phases:
     """Hands out the requests of one level; `start_s` and `end_s` are the steady state's, None until they are known.
 
     A tail has at most as many requests as the steady state (or TAIL_LEAST, if that is more): on a server that never
-    keeps up it would go on for ever. The steady state then ends with the tail.
+    keeps up it would go on for ever. The steady state then ends with the tail. `due` is how many requests a trace has,
+    which ends the level too.
     """
 
-    def __init__(self, *, warm_up: int, requests: int | None, duration_s: float | None) -> None:
+    def __init__(self, *, warm_up: int, requests: int | None, duration_s: float | None, due: int | None = None) -> None:
         self.start_s: float | None = None
         self.end_s: float | None = None
         self.injecting = 0
         self._warm_left = warm_up
+        self._of_trace = None if due is None else due - warm_up
         self._requests, self._duration_s = requests, duration_s
         self._given = self._steady = self._ended = self._tail = 0
         self._closed = False
@@ -104,6 +106,12 @@ class Phases:
         """How far the steady state has come, from 0 to 1."""
         if self.start_s is None:
             return 0.0
+        shares = [0.0]
         if self._duration_s is not None:
-            return min(1.0, (clock.now() - self.start_s) / self._duration_s)
-        return min(1.0, self._ended / self._requests) if self._requests else 0.0
+            shares.append((clock.now() - self.start_s) / self._duration_s)
+        elif self._requests:
+            shares.append(self._ended / self._requests)
+        if self._of_trace:
+            # A trace may be over before that, and is over as its last request is sent.
+            shares.append(self._steady / self._of_trace)
+        return min(1.0, max(shares))

@@ -69,8 +69,8 @@ def _episodes(attempts: Sequence[Attempt]) -> dict[str, _Episode]:
     found: dict[str, _Episode] = defaultdict(_Episode)
     for one in attempts:
         others = [row for row in one.rows if row.phase != "inject"]
-        for long in one.rows:
-            if long.phase != "inject" or long.error is not None:
+        for long in one.injected:
+            if long.error is not None:
                 continue
             begin, end = long.sent_at_s, long.first_token_at_s
             if begin is None or end is None:
