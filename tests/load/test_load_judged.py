@@ -112,7 +112,7 @@ def test_a_run_goes_on_with_another_reference(url: str, tmp_path: Path) -> None:
 
 def judged(number: int, score: float | None, **given: Any) -> Judged:
     values: dict[str, Any] = {"point": "server@1#1", "attempt": 1, "prompt": f"p{number}", "cluster": f"p{number}"}
-    values |= {"metric": "m", "binary": True, "why": ""}
+    values |= {"metric": "m", "why": ""}
     return Judged(id=f"server@1#1/1/r{number}", score=score, **(values | given))
 
 

@@ -15,6 +15,7 @@ from specq.run.catalog import DEFAULT_OUT
 if TYPE_CHECKING:
     from specq.load.found import Found
 
+_WITH_RESUME = ("target", "against", "resume", "out", "json")
 
 def load(
     target: Annotated[
@@ -160,8 +161,7 @@ def load(
     from specq.cli import output
 
     if resume is not None:
-        if prompts is not None:
-            raise ConfigError("load: --resume goes on with the run's own prompts; leave --prompts out")
+        _refuse_beside_resume()
         gone_on = api.resume_load(resume, url=target, against=against, out=out, on_progress=output.note)
         shown(gone_on, json)
         _need_answers(gone_on)
@@ -224,6 +224,19 @@ def load(
     )
     shown(found, json)
     _need_answers(found)
+
+
+def _refuse_beside_resume() -> None:
+    """Refuse every option that --resume does not read: a run goes on as it began."""
+    import click
+    from click.core import ParameterSource
+
+    context = click.get_current_context()
+    for one in context.command.params:
+        given = one.name is not None and context.get_parameter_source(one.name) is ParameterSource.COMMANDLINE
+        if given and one.name not in _WITH_RESUME:
+            own = "prompts" if one.name == "prompts" else "settings"
+            raise ConfigError(f"load: --resume goes on with the run's own {own}; leave {one.opts[0]} out")
 
 
 def _need_answers(found: Found) -> None:

@@ -90,6 +90,7 @@ def own(
     if cached_share is not None and not 0 <= cached_share <= 1:
         raise ConfigError(f"--cached-share {cached_share}: allowed is a share from 0 to 1, 0.6 is 60 %")
     texts: tuple[OwnPrompt, ...] = ()
+    first_notes: tuple[str, ...] = ()
     notes: Counted[str] = Counted()
     told: list[int] = []
     prompt: float | None = prompt_tokens
@@ -101,13 +102,15 @@ def own(
         read = read_workload(prompts)
         texts = tuple(_seen(one, counter, tokenizer, notes) for one in read.requests)
         told = [one.output_tokens for one in read.requests if one.output_tokens]
+        if len(texts) > MOST_OWN:
+            first_notes = (f"of the {len(texts):,} prompts of {prompts.name} the first {MOST_OWN} are asked",)
         if prompt is None:
             prompt = statistics.median(one.tokens for one in texts)
             origin = f"the median of {len(read.requests)} prompts of {prompts.name}"
     output = output_tokens or (statistics.median(told) if told else measured_output)
     given = {"prompt": prompt, "output_tokens": output, "origin": origin, "unit": unit, "cached_share": cached_share}
     told_notes = (f"{note} ({count} of {len(texts)} prompts)" for note, count in notes.items())
-    return OwnPrompts(prompts=texts[:MOST_OWN], given=given, notes=tuple(told_notes))
+    return OwnPrompts(prompts=texts[:MOST_OWN], given=given, notes=(*first_notes, *told_notes))
 
 
 def _seen(one: Request, counter: Counter, tokenizer: LightTokenizer | None, notes: Counted[str]) -> OwnPrompt:

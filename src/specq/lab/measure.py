@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import specq
 from specq.core import hashes, jsonl
 from specq.core.clock import utc_stamp
-from specq.core.errors import Unsupported
+from specq.core.errors import ConfigError, Unsupported
 from specq.core.places import check_folder
 
 if TYPE_CHECKING:
@@ -95,6 +95,9 @@ def measure_requests(
     settings = Settings(lengths=tuple(lengths) or asked.LENGTHS, output_tokens=new_tokens, repeats=repeats, seed=seed)
     sizes = tuple(batch) or batching.SIZES
     asked.check(chosen, settings, sizes)
+    for name, value in (("batch", batch), ("machine", machine)):
+        if value and batching.PART not in chosen:
+            raise ConfigError(f"--{name} is of the part batch, which is not asked for: leave it out, or add --part batch")
     check_folder(out)
     url = target.startswith(("http://", "https://"))
     wanted = opening.Wanted(

@@ -74,9 +74,10 @@ def check(wanted: Wanted) -> None:
     """
     if wanted.kind not in NAMES:
         raise ConfigError(f'--kind "{wanted.kind}"{nearest(wanted.kind, NAMES) or ";"} allowed: {", ".join(NAMES)}')
+    if wanted.attached and wanted.kind == HF:
+        raise ConfigError(f"--kind hf loads a model, and {wanted.target} is a server: leave it out, or name a kind")
+    _refuse_idle(wanted)
     if wanted.attached:
-        if wanted.kind == HF:
-            raise ConfigError(f"--kind hf loads a model, and {wanted.target} is a server: leave it out, or name a kind")
         return
     if wanted.kind == HF:
         refs.resolve(wanted.target)
@@ -84,6 +85,22 @@ def check(wanted: Wanted) -> None:
     served = _served(wanted, 1)
     if refused := KINDS[wanted.kind].cannot(served, Sampling()):
         raise ConfigError("; ".join(refused))
+
+
+def _refuse_idle(wanted: Wanted) -> None:
+    """Refuse options that this way to come to a model does not read."""
+    started = not wanted.attached and wanted.kind != HF
+    given = (
+        ("device", wanted.device != "auto", wanted.kind == HF, "the reference engine"),
+        ("dtype", wanted.dtype is not None, not wanted.attached, "what is loaded or started here"),
+        ("threads", wanted.threads is not None, not wanted.attached, "what is loaded or started here"),
+        ("arg", bool(wanted.args), started, "a server that is started here"),
+        ("served-as", wanted.served_as is not None, wanted.kind != HF, "a server"),
+        ("key-env", wanted.key_env is not None, wanted.attached, "a server that runs already"),
+    )
+    for name, is_given, read, whose in given:
+        if is_given and not read:
+            raise ConfigError(f"--{name} is of {whose}, and {wanted.target} ({wanted.kind}) is none: leave it out")
 
 
 @contextmanager

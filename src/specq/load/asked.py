@@ -10,7 +10,7 @@ from typing import Any, Literal
 
 from specq.core.errors import ConfigError, UserError, nearest
 from specq.core.nouns import counted
-from specq.engines.served.address import address_of
+from specq.engines.served.address import address_of, base_of
 from specq.engines.served.kinds import KINDS
 from specq.load import start as starting
 from specq.load.start import Start
@@ -48,7 +48,7 @@ class Server:
     @property
     def base(self) -> str:
         """Its address without the API's version, which every path begins with."""
-        return self.url.rstrip("/").removesuffix("/v1")
+        return base_of(self.url)
 
     @property
     def where(self) -> str:
@@ -73,8 +73,8 @@ class Asked:
     `arrivals` "closed" keeps as many requests under way as a level says; the others send as many a second, whatever
     comes back. `levels` is empty for a trace at its own pace. A level lasts for `requests` of the steady state, or for
     `duration_s` seconds, whichever is given; `warm_up` requests before it do not count (None: one a stream in a closed
-    loop, a tenth in an open one, and of a trace that has fewer requests a tenth of them). `body` is added to each request's JSON as it is. `sampling` has fields of
-    core.types.Sampling beside `temperature`.
+    loop, a tenth in an open one, and of a trace that has fewer requests a tenth of them). `body` is added to each
+    request's JSON as it is. `sampling` has fields of core.types.Sampling beside `temperature`.
     """
 
     servers: tuple[Server, ...]
@@ -160,9 +160,8 @@ class Asked:
             ConfigError: all of them are warm-up.
         """
         if self.warm_up is not None and self.warm_up >= due:
-            raise ConfigError(
-                f"--warm-up {self.warm_up}: the trace has {counted(due, 'request')}, so that none would count; give fewer"
-            )
+            trace = f"the trace has {counted(due, 'request')}"
+            raise ConfigError(f"--warm-up {self.warm_up}: {trace}, so that none would count; give fewer")
         wanted = self.requests or REQUESTS
         if self.duration_s is not None or (left := due - self.warm_ups(1.0, due)) >= wanted:
             return ()

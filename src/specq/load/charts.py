@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
+from specq.core.nouns import listed
 from specq.load.found import Found, Level
 from specq.load.measures import Spread
 from specq.report.charts_canvas import BAD, INK, MARKERS, MUTED, SERIES, Chart, chart
@@ -37,7 +38,8 @@ def _curve(found: Found, name: str, title: str, what: str, unit: str, scale: flo
     told = [one for one in found.levels if getattr(one.latency, what).p50 is not None]
     if not told:
         return None
-    floor = found.asked.floors.get(f"{what}_p95")
+    told_floors = {which: found.asked.floors.get(f"{what}_{which}") for which in ("p95", "p99")}
+    floors = {which: limit for which, limit in told_floors.items() if limit is not None}
 
     def paint(figure: Figure) -> None:
         axes = figure.add_subplot()
@@ -49,10 +51,12 @@ def _curve(found: Found, name: str, title: str, what: str, unit: str, scale: flo
             named = f"{label(server)}, " if len(servers) > 1 else ""
             color, marker = SERIES[place % len(SERIES)], MARKERS[place % len(MARKERS)]
             _line(axes, of, what, "p50", scale, color, marker, f"{named}p50")
-            _line(axes, of, what, "p95", scale, color, marker, f"{named}p95")
+            for which in dict.fromkeys(("p95", *floors)):
+                _line(axes, of, what, which, scale, color, marker, f"{named}{which}")
             _knee(axes, found, of, what, scale, color)
-        if floor is not None:
-            axes.axhline(floor * scale, color=BAD, linewidth=1.4, linestyle="--", label="floor of p95")
+        for which, limit in floors.items():
+            style = "--" if which == "p95" else "-."
+            axes.axhline(limit * scale, color=BAD, linewidth=1.4, linestyle=style, label=f"floor of {which}")
         axes.set_ylim(bottom=0)
         axes.set_xlim(left=0)
         axes.set_xlabel("tokens/s")
@@ -62,13 +66,10 @@ def _curve(found: Found, name: str, title: str, what: str, unit: str, scale: flo
     columns = (found.asked.unit, "tokens/s", *(f"{which}, {unit}" for which in ("p50", "p95", "p99")))
     rows = [_row(found, one, getattr(one.latency, what), scale) for one in told]
     lines = [f"Each point is a level of {found.asked.unit}; a ring marks the knee."]
-    if floor is not None:
-        lines.append(f"The broken line is the floor: p95 of at most {floor * scale:g} {unit}.")
-    lead = (
-        "Latency over throughput."
-        if floor is None
-        else f"Latency over throughput; the floor is {floor * scale:g} {unit}."
-    )
+    limits = listed([f"{which} of at most {limit * scale:g} {unit}" for which, limit in floors.items()])
+    if floors:
+        lines.append(f"Broken lines are the floor: {limits}.")
+    lead = f"Latency over throughput; the floor is {limits}." if floors else "Latency over throughput."
     height = HEIGHT + 16 * len({one.server for one in told})
     return chart(
         f"load-{name}", f"{title} over throughput", lead, height, paint, columns=columns, rows=rows, lines=lines
@@ -94,7 +95,7 @@ def _line(
         ys,
         marker=marker,
         color=color,
-        linestyle="-" if median else ":",
+        linestyle={"p50": "-", "p95": ":", "p99": "-."}[which],
         markerfacecolor=color if median else "none",
         markersize=5,
         linewidth=1.4,
@@ -159,15 +160,18 @@ def _ratios(found: Found) -> Chart | None:
 
 
 def _pauses(found: Found) -> Chart | None:
-    """p99 of the gaps before, during and after long prompts; p50 where there are too few gaps for it."""
+    """p99 of the gaps before, during and after long prompts; p50 of all where one has too few gaps for it."""
     told = [one for one in found.levels if one.pauses is not None]
     if not told:
         return None
     names = ("before", "during", "after")
+    spreads: list[Spread] = [getattr(one.pauses, name) for one in told for name in names]
+    # One picture has one quantile: a p50 beside a p99 looks like a pause that went away.
+    which = "p99" if all(of.p99 is not None for of in spreads if of.n) else "p50"
 
-    def gaps(one: Level, name: str) -> float:
-        of: Spread = getattr(one.pauses, name)
-        return 1000 * (of.p99 if of.p99 is not None else of.p50 or 0.0)
+    def gaps(one: Level, name: str) -> float | None:
+        found: float | None = getattr(getattr(one.pauses, name), which)
+        return None if found is None else 1000 * found
 
     def paint(figure: Figure) -> None:
         axes = figure.add_subplot()
@@ -177,7 +181,7 @@ def _pauses(found: Found) -> Chart | None:
             color = SERIES[place % len(SERIES)]
             at = [third + 0.8 * (place + 0.5) / len(told) - 0.4 for third in range(len(names))]
             named = f"{label(one.server)} {one.level:g}"
-            axes.bar(at, [gaps(one, name) for name in names], width=0.8 / len(told), color=color, label=named)
+            axes.bar(at, [gaps(one, name) or 0.0 for name in names], width=0.8 / len(told), color=color, label=named)
         axes.set_xticks(range(len(names)), names)
         axes.set_ylabel("ms")
         figure.legend(loc="outside lower center", ncols=2)
@@ -186,10 +190,10 @@ def _pauses(found: Found) -> Chart | None:
     return chart(
         "load-gaps",
         "Gaps between tokens around long prompts",
-        "p99 of the gaps in milliseconds.",
+        f"{which} of the gaps in milliseconds.",
         HEIGHT,
         paint,
         columns=(found.asked.unit, *names),
         rows=rows,
-        lines=("p99, or p50 where there are fewer than 100 gaps.",),
+        lines=(f"{which} of the gaps; p50 of all where one of them has fewer than 100 gaps.",),
     )

@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import ipaddress
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -18,6 +18,7 @@ from specq.core import clock
 EVERY_S = 0.5
 NVML, SERVER, PROCESSOR, UNKNOWN = "NVML", "the server's processes", "processor", "unknown"
 Read = Callable[[], dict[str, float]]
+_NO_READING = {"source", "readings"}
 
 
 class Watch:
@@ -62,6 +63,25 @@ class Watch:
             "readings": len(self._seen),
             **{name: {"mean": sum(of) / len(of), "most": max(of)} for name, of in values.items()},
         }
+
+
+def together(repeats: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+    """What several watches found, as if they had been one: means over all readings, and the highest of all.
+
+    A use of one source is no use of another: where repeats have several there are their names and no reading.
+    """
+    told = [one for one in repeats if set(one) - _NO_READING]
+    if not told:
+        return dict(repeats[-1]) if repeats else {}
+    sources = dict.fromkeys(str(one.get("source", UNKNOWN)) for one in told)
+    if len(sources) > 1:
+        return {"source": f"{' or '.join(sources)}, by repeat"}
+    found: dict[str, Any] = {"source": next(iter(sources)), "readings": sum(one.get("readings", 1) for one in told)}
+    for name in dict.fromkeys(name for one in told for name in one if name not in _NO_READING):
+        of = [(one[name], one.get("readings", 1)) for one in told if name in one]
+        mean = sum(value["mean"] * count for value, count in of) / sum(count for _, count in of)
+        found[name] = {"mean": mean, "most": max(value["most"] for value, _ in of)}
+    return found
 
 
 def is_here(url: str) -> bool:

@@ -15,6 +15,7 @@ from specq.load.asked import Asked
 from specq.load.ceiling import Ceiling, Machine, ceiling
 from specq.load.check import Agreement, agreement
 from specq.load.curve import Held, Knee, Spot, held, highest_held, knee
+from specq.load.device import together
 from specq.load.drafts import Drafting, drafting
 from specq.load.ends import End, end
 from specq.load.measures import Attempt, Latency, Rates, e2e_s, failures, latency, rates, tpot_s, ttft_s
@@ -35,8 +36,8 @@ class Level:
 
     `requests` are those of the steady state, `failed` those of them that failed by what was wrong, `failed_outside`
     those of the ramp, the tail and the long prompts. `sure` has the intervals of rates and medians. `client_share` is
-    what specq took of a core; `device` is by reading; `cached_share` is of prompt tokens, None where the server does
-    not tell; `backlog` is how many requests of an open loop were under way at its end more than at its beginning.
+    what specq took of a core; `device` is by reading, over all repeats; `cached_share` is of prompt tokens, None where
+    the server does not tell; `backlog` is how many requests of an open loop were under way at its end more than at its beginning.
     `schema` counts answers by how they fit, `uncounted` those of whose tokens the server told no count: there
     each event counts as one.
     """
@@ -226,7 +227,7 @@ def _level(attempts: Sequence[Attempt], asked: Asked, machine: Machine | None) -
         pauses=pauses(attempts),
         ceiling=None if machine is None else ceiling(machine, going, attempts, drafts),
         client_share=sum(one.point.client_cpu_s for one in attempts) / max(1e-9, _wall(attempts)),
-        device=attempts[-1].point.device,
+        device=together([one.point.device for one in attempts]),
         server_mean_queue_s=_mean_queue(attempts),
         cached_share=_cached(steady),
         backlog=0

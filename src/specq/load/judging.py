@@ -81,7 +81,6 @@ class Judging:
                     prompt=prompt,
                     cluster=item.cluster,
                     metric=self.metric.name,
-                    binary=self.metric.binary,
                     score=score.value,
                     why=score.why,
                 )

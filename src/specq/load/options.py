@@ -14,7 +14,7 @@ from specq.experiment.schema import Experiment
 from specq.experiment.served_settings import reads_tokens_of
 from specq.load import servers as serving
 from specq.load.asked import FLOORS, Arrivals, Asked, Server, check_address
-from specq.load.given import Given
+from specq.load.given import HERE, Given
 from specq.workloads.reading import How
 
 LEVELS = (1, 2, 4, 8)
@@ -22,6 +22,8 @@ LEVELS = (1, 2, 4, 8)
 SLOTS = 8
 """Requests that a server runs at once that is started for an open loop, unless somebody says otherwise."""
 MAX_TOKENS = 128
+REGIONS = ("US",)
+"""Where telephone numbers are of, unless somebody says otherwise."""
 _OWN = ("temperature", "max_new_tokens", "ignore_eos", "seed", "eos_ids")
 
 
@@ -68,6 +70,7 @@ class Options:
         """
         if self.concurrency and (self.rate or self.trace):
             raise ConfigError("--concurrency is a closed loop, --rate and --trace are open ones: give one of them")
+        self._refuse_idle()
         target = self.target or self.model
         if target is None:
             raise ConfigError(
@@ -84,6 +87,28 @@ class Options:
             # It is not repeated: what stands before an @ may be a key.
             raise ConfigError("load: what was given is no address of a server; write http://HOST:PORT")
         return self._of_model(target)
+
+    def _refuse_idle(self) -> None:
+        """Refuse options that would change nothing beside the others.
+
+        Raises:
+            ConfigError: there is one.
+        """
+        if self.steady and (self.trace is not None or not self.rate):
+            raise ConfigError(
+                "--steady spaces the requests of --rate R evenly, and a trace or a closed loop has none to space: "
+                "leave --steady out, or give --rate without --trace"
+            )
+        of_other = {"kind": self.against_kind, "model": self.against_model, "name": self.against_name}
+        if self.against is None and (idle := [name for name, value in of_other.items() if value is not None]):
+            raise ConfigError(f"--against-{idle[0]} is of a second server, and none is named: add --against URL")
+        if self.how.time_unit != "auto" and self.trace is None:
+            raise ConfigError("--time-unit is of the times of --trace FILE, and none is given: leave it out")
+        if self.how.keep_personal_data and self.how.regions != REGIONS:
+            raise ConfigError("--phone-region says which numbers are replaced, and --keep-personal-data replaces none")
+        sheet = [name for name in ("bandwidth", "flops") if self.files.get(name) is not None]
+        if self.files.get("machine") == HERE and sheet:
+            raise ConfigError(f"--{sheet[0]} beside --machine here, which measures it: give one of them")
 
     def _attached(self, url: str) -> tuple[Asked, Given, None]:
         # First of all, for what is said of other mistakes repeats the address.
@@ -117,6 +142,9 @@ class Options:
             engine["tokenizer"] = self.tokenizer
         if self.overrides or self.arms:
             raise ConfigError("--arm and --set are of an experiment: name its file")
+        for name, value in (("name", self.name), ("key-env", self.key_env)):
+            if value is not None:
+                raise ConfigError(f"--{name} is of a server that runs, and this one is started here: leave it out")
         return self._started(serving.experiment_of(model, self.kind, self.prompts, self._with_slots(engine)))
 
     def _of_experiment(self, file: Path) -> tuple[Asked, Given, Experiment]:
@@ -126,6 +154,9 @@ class Options:
                 raise ConfigError(f"--{name} beside {file}: the experiment says it; put another over it with --set")
         serving.check_kind(experiment)
         engine = {name: value for name, value in self.engine.items() if value is not None and value != []}
+        if engine and experiment.engine.attaches:
+            option = {"args": "arg"}.get(next(iter(engine)), next(iter(engine)))
+            raise ConfigError(f"--{option} is for servers that are started here, and {file} names one that runs by url")
         if "slots" not in experiment.engine.model_fields_set:
             engine = self._with_slots(engine)
         if engine and not experiment.engine.attaches:

@@ -17,8 +17,9 @@ from specq.load.measures import Attempt, Spread, spread
 class Pauses:
     """Gaps of the steady streams, and what became of the long prompts.
 
-    Long prompts that went out after the steady state are left out: no stream was beside them. `during` are gaps that overlap the time from the sending of a long prompt to its first token, `before` those that
-    end before the first such time, `after` all others. `prompt_tokens` and `ttft_s` are those of the long prompts.
+    Long prompts that went out after the steady state are left out: no stream was beside them. `during` are gaps that
+    overlap the time from the sending of a long prompt to its first token, `before` those that end before the first such
+    time, `after` all others. `prompt_tokens` and `ttft_s` are those of the long prompts.
     """
 
     injected: int

@@ -113,7 +113,6 @@ class Judged:
     prompt: str
     cluster: str
     metric: str
-    binary: bool
     score: float | None
     why: str
 

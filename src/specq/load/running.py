@@ -175,6 +175,8 @@ def resume_load(
     asked, files = given.read(path, info)
     if (url or against) and any(one.start is not None for one in asked.servers):
         raise ConfigError("--resume: the servers of this run are started here, each on a free port; leave the URL out")
+    if against is not None and len(asked.servers) < 2:
+        raise ConfigError("--resume: the run has one server, so that --against is of none; leave it out")
     moved = zip(asked.servers, (url, against), strict=False)
     servers = [server if now is None else replace(server, url=now) for server, now in moved]
     asked = replace(asked, servers=tuple(servers))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
+from specq.core.nouns import listed
 from specq.load import along, settled
 from specq.load.by_level import by_level, name_of
 from specq.load.check import Agreement
@@ -40,13 +41,16 @@ def sections(found: Found) -> list[Section]:
 
 
 def _curve(found: Found) -> Section:
-    floors = bool(found.asked.floors)
+    floors = found.asked.floors
+    of_p99 = [name.removesuffix("_p99") for name in floors if name.endswith("_p99")]
 
     def row(one: Level) -> Sequence[str]:
         shown = [number(one.rates.requests_per_s), number(one.rates.tokens_per_s)]
         shown += [milliseconds(one.latency.ttft_s.p50), milliseconds(one.latency.ttft_s.p95)]
         shown += [milliseconds(one.latency.tpot_s.p50), milliseconds(one.latency.tpot_s.p95)]
         shown += [str(one.requests), str(sum(one.failed.values()))]
+        # A floor on a p99 is told by it, and not by the p95 that stands in every table.
+        shown += [milliseconds(getattr(one.latency, name).p99) for name in of_p99]
         if floors:
             good = one.rates.good_share
             shown += [number(one.rates.good_per_s), share(good), NOTHING if one.held is None else one.held.word]
@@ -66,8 +70,10 @@ def _curve(found: Found) -> Section:
         "Rates: what ended or arrived in the steady state, over its seconds. Latencies: of its requests that ended well"
         + ("." if found.asked.arrivals == "closed" else ", from the time each was due.")
     ]
+    columns = (*columns, *(f"{name.removesuffix('_s')} ms p99" for name in of_p99))
     if floors:
         columns = (*columns, "goodput/s", "good", "floor")
+        lines.append(f"floor: {listed([f'{name} of {value:g} s' for name, value in floors.items()])}.")
         lines.append("good: share of requests that ended well within every limit of the floor, failed ones counted.")
     return by_level(found, "Throughput and latency", columns, row, lines)
 

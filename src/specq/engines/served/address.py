@@ -28,10 +28,13 @@ class Address:
         return host if self.port == _PORTS["https" if self.secure else "http"] else f"{host}:{self.port}"
 
     def path(self, path: str) -> str:
-        """The whole path of a request; an address that already ends with the API's version does not say it twice."""
-        if self.prefix.endswith(_VERSION) and path.startswith(f"{_VERSION}/"):
-            return self.prefix + path.removeprefix(_VERSION)
+        """The whole path of a request."""
         return self.prefix + path
+
+
+def base_of(url: str) -> str:
+    """An address without the API's version at its end: every path from there says it itself, if it is below it."""
+    return url.rstrip("/").removesuffix(_VERSION).rstrip("/")
 
 
 def address_of(url: str) -> Address:
@@ -56,5 +59,5 @@ def address_of(url: str) -> Address:
         secure=parts.scheme == "https",
         host=parts.hostname,
         port=_PORTS[parts.scheme] if port is None else port,
-        prefix=parts.path.rstrip("/"),
+        prefix=base_of(parts.path),
     )

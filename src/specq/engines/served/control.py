@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+from specq.engines.served.address import base_of
 from specq.engines.served.key import Key
 
 LIMIT_S = 10.0
@@ -28,7 +29,7 @@ def healthy(url: str, path: str, *, key_env: str | None = None, limit_s: float =
 
     headers = _headers(Key(key_env))
     try:
-        return httpx.get(url + path, headers=headers, timeout=limit_s, trust_env=False).status_code == 200
+        return httpx.get(base_of(url) + path, headers=headers, timeout=limit_s, trust_env=False).status_code == 200
     except httpx.HTTPError:
         return False
 
@@ -51,7 +52,7 @@ def ask(
     with httpx.Client(headers=_headers(key), timeout=limit_s, trust_env=False) as client:
         for path in paths:
             try:
-                answer = client.get(url + path)
+                answer = client.get(base_of(url) + path)
             except (httpx.ConnectError, httpx.ConnectTimeout) as error:
                 # Nobody listens, or not to TLS: the other paths would wait for the same.
                 return answers, failed | dict.fromkeys(paths[len(answers) + len(failed) :], type(error).__name__)

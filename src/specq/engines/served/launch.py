@@ -23,6 +23,7 @@ from typing import IO, Self
 from specq.core import clock, jsonl
 from specq.core.errors import ServerGone, Unsupported
 from specq.engines.served import control, keeper, scheme
+from specq.engines.served.address import base_of
 from specq.engines.served.kinds.base import HOST, Command
 
 LIMIT_S = 600.0
@@ -40,7 +41,7 @@ class Server:
     """
 
     def __init__(self, url: str, *, process: subprocess.Popen[bytes] | None = None, log: Path | None = None) -> None:
-        self.url, self.log = url.rstrip("/"), log
+        self.url, self.log = base_of(url), log
         self._process, self._owner = process, os.getpid()
         if process is not None:
             _started.add(self)

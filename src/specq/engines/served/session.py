@@ -97,7 +97,11 @@ class Session:
             hide=Key(self.where.key_env).hide,
         )
         if self.kind.NAME == ollama.NAME:
-            self._take_in(port, log)
+            try:
+                self._take_in(port, log)
+            except BaseException:
+                self.server.stop()
+                raise
 
     def __enter__(self) -> Self:
         return self
@@ -199,12 +203,14 @@ class Session:
         if command is None:
             return
         jsonl.write_text_whole(modelfile, ollama.modelfile_of(self.served))
-        with log.open("ab") as file:
-            code = subprocess.run(
-                command.argv, env={**os.environ, **command.env}, stdout=file, stderr=file, check=False
-            ).returncode
+        try:
+            with log.open("ab") as file:
+                code = subprocess.run(
+                    command.argv, env={**os.environ, **command.env}, stdout=file, stderr=file, check=False
+                ).returncode
+        except OSError as error:
+            raise Unsupported(f"cannot run {command.argv[0]} create: {error.strerror}; is Ollama whole?") from error
         if code:
-            self.server.stop()
             raise ServerGone(f"ollama create ended with exit code {code}; {' | '.join(launch.last_lines(log, 3))}")
 
 

@@ -145,7 +145,8 @@ class ServedTarget:
         self.engine, self.name, self.revision, self.cache = engine, name, revision, cache
         self._facts = engine.facts(name, revision)
         self.eos_ids: tuple[int, ...] = () if self._facts is None else self._facts.eos_ids
-        self._decoder: ServedDecoder | None = None
+        # One where servers are started here; all that were asked for where there is one server for them all.
+        self._decoders: list[ServedDecoder] = []
         self._views: list[ServedTarget] = []
 
     def __enter__(self) -> Self:
@@ -158,9 +159,8 @@ class ServedTarget:
         """Stop the server where it was started here."""
         for view in self._views:
             view.close()
-        if self._decoder is not None:
-            self._decoder.close()
-        self._decoder = None
+        while self._decoders:
+            self._decoders.pop().close()
 
     def decoder(self, draft: DraftSpec | None, *, prefix_cache: bool = False, slots: int = 1) -> ServedDecoder:
         """Start the server for an arm, or attach to it; one that was started for another arm is stopped.
@@ -181,8 +181,9 @@ class ServedTarget:
             limit_s=settings.limit_s,
         )
         session = Session.open(settings.kind, served, where, on_wait=settings.waited)
-        self._decoder = ServedDecoder(session, eos_ids=self.eos_ids, told=settings.told)
-        return self._decoder
+        made = ServedDecoder(session, eos_ids=self.eos_ids, told=settings.told)
+        self._decoders.append(made)
+        return made
 
     def with_cache(self, kind: CacheType | None) -> ServedTarget:
         """The same weights with keys and values kept in 8 or 4 bits; None: as the server keeps them."""
