@@ -9,10 +9,12 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from specq.core.errors import ConfigError, nearest
-from specq.core.types import Sampling
-from specq.engines.served import launch
-from specq.engines.served.kinds import KINDS, llamacpp, weights
+from specq.core.types import Sampling, TargetSpec
+from specq.engines.served import files, launch
+from specq.engines.served.kinds import KINDS, weights
 from specq.engines.served.kinds.base import Served
+from specq.engines.served.session import Session, Where
+from specq.engines.served.target import Settings
 from specq.lab.requester import Requester
 from specq.lab.requester_served import ServedRequester
 from specq.models import light_tokenizer, refs
@@ -48,12 +50,13 @@ class Wanted:
     @property
     def local(self) -> str | None:
         """The model whose tokenizer and config can be read here; None where none is named."""
-        return self.model or (None if self.attached else self.target)
+        known = not self.attached and not files.is_named(self.kind, self.target)
+        return self.model or (self.target if known else None)
 
     @property
     def sized(self) -> str | None:
         """As `local`, or what is really loaded, where that is another and can be read here."""
-        if self.kind == llamacpp.NAME and not self.attached:
+        if self.kind in files.OF_GGUF and not self.attached and not files.is_named(self.kind, self.target):
             return str(weights.gguf_file(self.target))
         return self.target if self.kind == HF else self.local
 
@@ -62,7 +65,9 @@ class Wanted:
         """Whether the weights of `sized` are those that answer, as far as is known before the server is asked."""
         if self.attached:
             return False
-        return self.kind in (HF, llamacpp.NAME) or self.local == self.target
+        if files.is_named(self.kind, self.target):
+            return False
+        return self.kind in (HF, *files.OF_GGUF) or self.local == self.target
 
 
 def check(wanted: Wanted) -> None:
@@ -70,7 +75,7 @@ def check(wanted: Wanted) -> None:
 
     Raises:
         ConfigError: no such kind, or one that does not go with the target.
-        Unsupported, ModelError: the server cannot load such weights, or there is no such model.
+        Unsupported, ModelError: the server is not installed or cannot load such weights, or there is no such model.
     """
     if wanted.kind not in NAMES:
         raise ConfigError(f'--kind "{wanted.kind}"{nearest(wanted.kind, NAMES) or ";"} allowed: {", ".join(NAMES)}')
@@ -82,9 +87,12 @@ def check(wanted: Wanted) -> None:
     if wanted.kind == HF:
         refs.resolve(wanted.target)
         return
-    served = _served(wanted, 1)
-    if refused := KINDS[wanted.kind].cannot(served, Sampling()):
+    if wanted.served_as is not None:
+        raise ConfigError(f"--served-as {wanted.served_as}: it goes with the URL of a server that runs; leave it out")
+    kind, served = KINDS[wanted.kind], _served(wanted, 1)
+    if refused := kind.cannot(served, Sampling()):
         raise ConfigError("; ".join(refused))
+    kind.command(served, launch.free_port(), environ=os.environ)
 
 
 def _refuse_idle(wanted: Wanted) -> None:
@@ -123,22 +131,24 @@ def opened(
         with engine.open(wanted.target) as target:
             yield HFRequester(target, wanted.target)
         return
-    kind = KINDS[wanted.kind]
+    local, asked = wanted.local, wanted.served_as
+    settings = None
+    server: Session | launch.Server
     if wanted.attached:
-        server = launch.attach(wanted.target, kind.HEALTH, key_env=wanted.key_env)
+        server = launch.attach(wanted.target, KINDS[wanted.kind].HEALTH, key_env=wanted.key_env)
     else:
-        port = launch.free_port()
         log = (Path.cwd() if folder is None else folder) / LOG
         say(f"starting {wanted.kind} with {slots} slots; its log is {log}")
-        command = kind.command(_served(wanted, slots), port, environ=os.environ)
-        server = launch.start(command, port=port, health=kind.HEALTH, log=log)
+        server = Session.open(wanted.kind, _served(wanted, slots), Where(log=log, key_env=wanted.key_env))
     with server:
-        local = wanted.local
+        if isinstance(server, Session):
+            asked, settings = server.model, server.settings()
         requester = ServedRequester(
             server.url,
             wanted.kind,
             name=wanted.target,
-            model=wanted.served_as,
+            model=asked,
+            settings=settings,
             tokenizer=None if local is None else light_tokenizer.load(local),
             key_env=wanted.key_env,
         )
@@ -149,15 +159,13 @@ def opened(
 
 
 def _served(wanted: Wanted, slots: int) -> Served:
-    loads = wanted.target
-    if wanted.kind == llamacpp.NAME:
-        loads = str(weights.gguf_file(wanted.target))
-    return Served(
-        weights=loads,
+    """As an experiment's servers are told, with names of models as the files that such a server loads."""
+    settings = Settings(
+        kind=wanted.kind,
+        args=wanted.args,
         context=wanted.context,
         slots=slots,
-        dtype=wanted.dtype,
         threads=wanted.threads,
-        prefix_cache=True,
-        args=wanted.args,
+        dtype=wanted.dtype,
     )
+    return settings.served(wanted.target, TargetSpec(prefix_cache=True), None)

@@ -28,9 +28,10 @@ _SECONDS = ("queue_s", "prefill_s", "decode_s", "ttft_s", "e2e_s")
 class ServedRequester:
     """A server as a requester. Close it; it closes no server.
 
-    `model` is the name that requests carry, None: the one that the server says. With a `tokenizer` prompts go out as
-    token ids where the kind takes them; without one as text. `edit` changes the body of each request, which a server
-    that can be told more than its kind knows has use for. A request is asked once: a retry would be timed with it.
+    `model` is the name that requests carry, None: the one that the server says. `settings` are how it runs, where more
+    is known than it answers; None: as it answers. With a `tokenizer` prompts go out as token ids where the kind takes
+    them; without one as text. `edit` changes the body of each request, which a server that can be told more than its
+    kind knows has use for. A request is asked once: a retry would be timed with it.
     """
 
     def __init__(
@@ -40,6 +41,7 @@ class ServedRequester:
         *,
         name: str | None = None,
         model: str | None = None,
+        settings: Settings | None = None,
         tokenizer: LightTokenizer | None = None,
         key_env: str | None = None,
         limit_s: float = LIMIT_S,
@@ -57,7 +59,7 @@ class ServedRequester:
         told, self._untold = control.ask(url, self._kind.ASKS, key_env=key_env)
         if not told:
             scheme.check_silent(url, self._untold)
-        self.settings: Settings = self._kind.settings(told)
+        self.settings: Settings = settings or self._kind.settings(told)
         self._model = model or _listed(told) or self.settings.model
         if self._model == UNKNOWN:
             raise Unsupported(f"{url} names no model, or several: give --served-as NAME, the one to ask")
