@@ -208,7 +208,7 @@ def machine(name: str | None, found: Size | None, wanted: Wanted) -> Machine | N
     dtype = wanted.dtype or facts.facts(refs.resolve(wanted.target)).dtype
     return Machine(
         origin=f"measured on this {device} in {dtype}",
-        flops=peak.measure(device, dtype),
+        flops=peak.measure(device, dtype, threads=wanted.threads),
         bandwidth=bandwidth.measure(device, threads=wanted.threads).median,
         bytes_per_weight=bits,
     )

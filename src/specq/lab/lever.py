@@ -31,9 +31,9 @@ class Known:
     """What was measured at the user's own length. Shares are of 1; None where it is not known.
 
     `cacheable` is the share of prompt tokens that a cache holds, `warm_saved` what a wholly cached prompt saves of a
-    first token's time. `bits` are those of a weight, `cache_read` the share of what a decode step reads that is
-    keys and values. `free_until` is the largest batch whose step takes no longer than that of one row, `measured` the
-    largest that was tried.
+    first token's time, below 0 where it took longer than a cold one. `bits` are those of a weight, `cache_read` the
+    share of what a decode step reads that is keys and values. `free_until` is the largest batch whose step takes no
+    longer than that of one row, `measured` the largest that was tried.
     """
 
     ttft_s: float
@@ -90,7 +90,9 @@ EVAL = "run it beside the baseline on your own evaluation set, with the loss tha
 def first(known: Known) -> Lever:
     """The first lever to pull."""
     prefill = known.ttft_share
-    if known.cache_saves >= WORTH or (prefill >= 0.5 and (known.cacheable or 0.0) >= SOME and known.warm_saved):
+    # A cache whose warm prompts took no less time than cold ones saves nothing, whatever it could hold.
+    holds = (known.cacheable or 0.0) >= SOME and known.cache_saves > 0
+    if known.cache_saves >= WORTH or (prefill >= 0.5 and holds):
         return Lever(
             name="prompt cache",
             saves=known.cache_saves,

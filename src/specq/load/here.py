@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import replace
 
 from specq.core.errors import ConfigError
@@ -41,24 +39,9 @@ def measured(files: Given, asked: Asked, say: Progress) -> Given:
 
     say("measuring the machine's bandwidth and FLOP/s")
     threads = max((one.threads or 0 for one in started), default=0) or None
-    with _threads(threads):
-        found = bandwidth.measure(device, threads=threads).median
-        flops = peak.measure(device, _MEASURED_DTYPE.get(device, "bfloat16"))
+    found = bandwidth.measure(device, threads=threads).median
+    flops = peak.measure(device, _MEASURED_DTYPE.get(device, "bfloat16"), threads=threads)
     return replace(files, machine=None, bandwidth=f"{found / 1e9:.4f}GB/s", flops=f"{flops / 1e12:.6f}T", here=True)
-
-
-@contextmanager
-def _threads(count: int | None) -> Iterator[None]:
-    """Torch's threads for a while; None: as they are."""
-    import torch
-
-    before = torch.get_num_threads()
-    if count is not None:
-        torch.set_num_threads(count)
-    try:
-        yield
-    finally:
-        torch.set_num_threads(before)
 
 
 def models(asked: Asked) -> list[str]:
