@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 
 _WITH_RESUME = ("target", "against", "resume", "out", "json")
 
+
 def load(
     target: Annotated[
         str | None, typer.Argument(metavar="[TARGET]", help="A URL, an experiment, or a model to start a --kind on.")

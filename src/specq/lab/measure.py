@@ -97,7 +97,9 @@ def measure_requests(
     asked.check(chosen, settings, sizes)
     for name, value in (("batch", batch), ("machine", machine)):
         if value and batching.PART not in chosen:
-            raise ConfigError(f"--{name} is of the part batch, which is not asked for: leave it out, or add --part batch")
+            raise ConfigError(
+                f"--{name} is of the part batch, which is not asked for: leave it out or add --part batch"
+            )
     check_folder(out)
     url = target.startswith(("http://", "https://"))
     wanted = opening.Wanted(
