@@ -92,6 +92,14 @@ def test_levers_that_propose_the_same_are_studied_twice_and_lossy_ones_under_a_l
 
 
 @pytest.mark.parametrize("targets", [True, False])
+def test_answers_of_one_token_are_told_after_the_models_were_loaded_and_measured(targets: bool) -> None:
+    short = asked(near=LOOKUP, w4=W4)
+    short = short.model_copy(update={"workload": short.workload.model_copy(update={"max_new_tokens": 1})})
+    with pytest.raises(ConfigError, match=r"^grid: workload.max_new_tokens = 1: .*allowed is 2 or more"):
+        of_file.ask(short, targets=targets)
+
+
+@pytest.mark.parametrize("targets", [True, False])
 def test_levers_that_no_forecast_knows_are_dropped_in_silence(targets: bool) -> None:
     others = {
         "tidy": {"kind": "prompt"},
@@ -132,7 +140,7 @@ def test_another_model_is_no_target_of_the_grid_or_of_its_live_run() -> None:
 
 def test_the_best_cell_runs_without_the_arms_that_it_is_held_against() -> None:
     found = joint_live.chosen(CELLS, 4)
-    assert names(found.cells) == [("w4", None), ("w4", "lookup"), ("w8", None), (BASELINE, "lookup")]
+    assert names(found.cells) == [("w4", "lookup"), ("w4", None), ("w8", None), (BASELINE, "lookup")]
     # Each target's best draft; w4 + early is apart from the best.
     assert names(found.left_out) == [("w8", "lookup"), (BASELINE, "self8")]
     assert names(joint_live.chosen(CELLS, 6).cells)[4:] == [("w8", "lookup"), (BASELINE, "self8")]
@@ -146,9 +154,18 @@ def test_what_the_forecast_cannot_part_from_the_best_is_not_run() -> None:
     assert names(joint_live.chosen(vague, 9).cells) == [(BASELINE, "a"), (BASELINE, "b")]
 
 
-def test_a_pair_is_chosen_whose_target_alone_did_not_fit_the_number() -> None:
+def test_one_cell_that_is_asked_for_is_not_the_best_or_lacks_what_it_is_held_against() -> None:
     found = joint_live.chosen([cell("w8", "lookup", 1.8), cell("w4", None, 1.2), cell("w8", None, 1.1)], 1)
-    assert names(found.cells) == [("w8", None)]
+    # The arm of the pair brings its target's plain arm with it, as the experiment has it.
+    assert names(found.cells) == [("w8", "lookup"), ("w8", None)]
+    assert names(found.left_out) == [("w4", None)]
+    made = joint_live.experiment(of_file.ask(asked(w8=W8, lookup=LOOKUP), targets=True).experiment, found.cells[:1])
+    assert [arm.id for arm in arms(made)][2:] == ["w8#1", "lookup_k4+w8#1"]
+    # A best draft of the plain target is held against the baseline, and a best target alone needs no other.
+    assert names(joint_live.chosen([cell(BASELINE, "lookup", 1.8), cell("w4", None, 1.2)], 1).cells) == [
+        (BASELINE, "lookup")
+    ]
+    assert names(joint_live.chosen(CELLS[1:], 1).cells) == [("w4", None)]
     assert names(joint_live.chosen([one for one in CELLS if one.draft is None][-1:], 6).cells) == []
 
 

@@ -1,4 +1,4 @@
-"""What is measured for a cost curve: which steps count, after how many tokens, and what is refused."""
+"""What is measured for a cost curve: which steps count, after how many tokens."""
 
 from __future__ import annotations
 
@@ -8,7 +8,6 @@ from typing import Any
 
 import pytest
 
-from specq.core.errors import ConfigError
 from specq.core.types import DraftSpec, Generation, Prompt, Sampling, Step
 from specq.forecast import measuring, places
 from specq.forecast.cost import Curve
@@ -181,10 +180,21 @@ def test_stops_cannot_cut_what_is_measured_short() -> None:
 def test_a_prompt_at_the_end_of_the_context_is_cut_rather_than_refused() -> None:
     target: Any = FakeTarget()
     draft, sampling = DraftSpec(method="early_exit", k=4), Sampling(max_new_tokens=10)
-    measuring.measure(target, {"d": draft}, [prompt(100)], sampling, grid=(1, 4), seconds=0.0)
+    measuring.measure(target, {"d": draft}, [prompt(100)], sampling, grid=(1, 4), seconds=0.0, limit=110)
     for decoder in target.decoders:
         for _, ids, own in decoder.seen:
             assert len(ids) + own.max_new_tokens <= 110
+    assert {len(ids) for ids in target.read()} == {100, 110 - places.room(1), 110 - places.room(4)}
+
+
+@pytest.mark.parametrize("limit", [None, 200])
+def test_a_prompt_is_cut_although_the_context_has_room_for_it(limit: int | None) -> None:
+    """Answers of two tokens, and a context of 200: the steps are measured after the whole prompt."""
+    target: Any = FakeTarget()
+    draft, sampling = DraftSpec(method="early_exit", k=4), Sampling(max_new_tokens=2)
+    found = measuring.measure(target, {"d": draft}, [prompt(100)], sampling, grid=(1, 4), seconds=0.0, limit=limit)
+    assert {len(ids) for ids in target.read()} == {100}
+    assert (found["d"].prefill_tokens, found["d"].plain.context) == (100, 104)
 
 
 @pytest.mark.parametrize("tokens", [6, 7, 1])
@@ -235,50 +245,6 @@ def test_the_targets_prefill_is_one_number_a_context_whichever_draft_it_took_tur
     found = measuring.measure(target, drafts, [prompt(20)], Sampling(), grid=(1,), contexts=(50, 201), seconds=0.0)
     told = [[(one.prefill_tokens, one.prefill_s) for one in curve.depths] for curve in found.values()]
     assert told == [[(50, pytest.approx(0.05)), (201, pytest.approx(0.201))]] * 2
-
-
-def test_a_prompt_of_a_context_ends_as_a_prompt_does_and_has_the_others_before_it() -> None:
-    several = [prompt(3, 1), prompt(2, 11)]
-    assert places.laid(several, 4, 0).ids == (12, 1, 2, 3)
-    assert places.laid(several, 7, 1).ids == (11, 12, 1, 2, 3, 11, 12)
-    assert places.laid(several, 2, 2).ids == (2, 3)
-
-
-def contexts(asked: Sequence[int], lengths: Sequence[int], limit: int | None = 1000) -> tuple[int, ...]:
-    prompts = [prompt(length) for length in lengths]
-    return places.contexts(asked, prompts, 60, k=4, limit=limit, model="m")
-
-
-def test_both_ends_are_measured_where_prompts_lie_far_apart_and_the_prompts_themselves_else() -> None:
-    assert contexts((), [40, 80]) == ()
-    assert contexts((), [40, 81, 50]) == (40, 141)
-    assert contexts((), [40, 81], None) == (40, 141)
-    # What is written while steps are measured fits the model's context as well.
-    assert contexts((), [40, 940]) == (40, 1000 - places.room(4))
-
-
-def test_the_room_for_many_proposals_is_enough_for_fewer() -> None:
-    rooms = [places.room(k) for k in range(33)]
-    assert rooms == sorted(rooms)
-
-
-def test_contexts_that_were_asked_for_are_kept_in_order_and_once() -> None:
-    assert contexts((300, 20, 300), [40]) == (20, 300)
-
-
-@pytest.mark.parametrize(
-    ("asked", "says"),
-    [
-        (
-            (20, 990),
-            r"contexts = 990: the context of m is 1000 tokens, .* longest prompt has 80 tokens; .* 979 at most",
-        ),
-        ((0,), "contexts = 0: allowed are whole numbers of tokens from 1 on"),
-    ],
-)
-def test_contexts_that_no_model_reads_are_refused_with_those_that_it_does(asked: tuple[int, ...], says: str) -> None:
-    with pytest.raises(ConfigError, match=says):
-        contexts(asked, [40, 80])
 
 
 def test_a_lookup_before_a_draft_is_measured_as_one_of_the_two() -> None:

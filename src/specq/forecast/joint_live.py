@@ -24,7 +24,11 @@ CELLS = 6
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Chosen:
-    """The cells to run beside the baseline, what matters most first; `left_out` would have been the next ones."""
+    """The cells to run beside the baseline, what matters most first; `left_out` would have been the next ones.
+
+    A target alone is run with each of its drafts, which are held against it, and counts as one of the cells that were
+    asked for where it is among the first of them.
+    """
 
     cells: tuple[GridCell, ...]
     left_out: tuple[GridCell, ...]
@@ -39,7 +43,7 @@ def chosen(cells: Sequence[GridCell], most: int = CELLS) -> Chosen:
 
     Args:
         cells: the fastest first.
-        most: of them, the baseline and its twin apart.
+        most: of them, the baseline and its twin apart, and the target alone that comes with a draft on it.
     """
     able = [one for one in cells if one.rate is not None and (one.target, one.draft) != (BASELINE, None)]
     if not able:
@@ -51,9 +55,8 @@ def chosen(cells: Sequence[GridCell], most: int = CELLS) -> Chosen:
         for one in found:
             wanted.setdefault((one.target, one.draft), one)
 
-    # An arm with a draft brings its target's plain arm with it.
-    want([one for one in able if one.target == best.target and one.draft is None])
     want([best])
+    want([one for one in able if one.target == best.target and one.draft is None])
     want([one for one in able if one.draft is None])
     want([one for one in able if one.target == BASELINE and one.draft == best.draft])
     firsts: dict[str, GridCell] = {}
@@ -63,7 +66,11 @@ def chosen(cells: Sequence[GridCell], most: int = CELLS) -> Chosen:
     want(list(firsts.values()))
     want([one for one in able if _not_apart(one, best)])
     listed = list(wanted.values())
-    return Chosen(cells=tuple(listed[:most]), left_out=tuple(listed[most:]))
+    # An arm with a draft brings its target's plain arm with it, so that it is run however few are asked for.
+    targets = {one.target for one in listed[:most] if one.draft is not None}
+    brought = [one for one in listed[most:] if one.draft is None and one.target in targets]
+    left_out = [one for one in listed[most:] if one not in brought]
+    return Chosen(cells=(*listed[:most], *brought), left_out=tuple(left_out))
 
 
 def _not_apart(one: GridCell, best: GridCell) -> bool:

@@ -32,14 +32,14 @@ _ROUNDS = 8
 class _Depth:
     """What is measured at one context: its prompts by round, their tokens, its k, and the steps that were seen.
 
-    `drafted` has the steps of a text with a draft, with the seconds of a plain step around it. `spare` counts the
-    tokens that fit the models' context after such a prompt.
+    `drafted` has the steps of a text with a draft, with the seconds of a plain step around it. `limit` is the models'
+    context, None where it is not stated.
     """
 
     prompts: Sequence[Prompt]
     tokens: int
     ks: tuple[int, ...]
-    spare: int
+    limit: int | None
     plain: list[Step] = field(default_factory=list)
     drafted: list[tuple[list[Step], float]] = field(default_factory=list)
 
@@ -52,6 +52,7 @@ def measure(
     *,
     grid: Sequence[int],
     contexts: Sequence[int] = (),
+    limit: int | None = None,
     middle: int | None = None,
     seconds: float = SECONDS,
     prober: DraftSpec | None = None,
@@ -73,6 +74,8 @@ def measure(
         sampling: of the workload.
         grid: the k that are measured; at all contexts but the first its two ends alone, since each needs a prefill.
         contexts: tokens of a prompt, rising; none: the prompts as they are.
+        limit: the shortest context of the models, which a prompt with the tokens of its steps is cut to fit; None: it
+            is not stated.
         middle: the context that a curve tells first, where there are several; None: halfway.
         seconds: rounds are made for so long a draft, whole ones and one at least.
         prober: a light draft that always proposes k tokens, with which the target's passes are measured once for all
@@ -83,13 +86,13 @@ def measure(
     passes: list[dict[int, Point]] | None = None
     prefills: dict[int, list[float]] = {}
     if prober is not None:
-        at = _depths(prober, prompts, sampling, grid, contexts)
+        at = _depths(prober, prompts, limit, grid, contexts)
         with _telling(say, "the target's passes, for all drafts") as tell:
             passes = in_plain_steps(_curve(target, prober, at, sampling, SHARED * seconds, prefills, tell))
     found = {}
     for place, (name, draft) in enumerate(drafts.items(), start=1):
         for part, one, share in _parts(draft, seconds):
-            depths = _depths(one, prompts, sampling, grid, contexts)
+            depths = _depths(one, prompts, limit, grid, contexts)
             copied = ", copied" if part == "copies" else ""
             with _telling(say, f"draft {place} of {len(drafts)}, {name}{copied}") as tell:
                 found[name, part] = _curve(target, one, depths, sampling, share, prefills, tell, passes)
@@ -128,19 +131,19 @@ def _told(curve: Curve, prefills: Mapping[int, float], middle: int | None) -> Cu
 
 
 def _depths(
-    draft: DraftSpec, prompts: Sequence[Prompt], sampling: Sampling, grid: Sequence[int], contexts: Sequence[int]
+    draft: DraftSpec, prompts: Sequence[Prompt], limit: int | None, grid: Sequence[int], contexts: Sequence[int]
 ) -> list[_Depth]:
     if not contexts:
         tokens = int(np.median([len(prompt.ids) for prompt in prompts]))
         read = _read_by(draft, prompts)
-        return [_Depth(prompts=read, tokens=tokens, ks=tuple(grid), spare=sampling.max_new_tokens)]
+        return [_Depth(prompts=read, tokens=tokens, ks=tuple(grid), limit=limit)]
     ends = tuple(dict.fromkeys((min(grid), max(grid))))
     return [
         _Depth(
             prompts=_read_by(draft, [laid(prompts, tokens, turn) for turn in range(_ROUNDS)]),
             tokens=tokens,
             ks=ends if place else tuple(grid),
-            spare=room(max(grid)),
+            limit=limit,
         )
         for place, tokens in enumerate(contexts)
     ]
@@ -161,7 +164,7 @@ def _curve(
     decoders = {k: target.decoder(replace(draft, k=k)) for k in depths[0].ks}
     # Loading and the first passes of each shape belong to no curve.
     for k, decoder in decoders.items():
-        _steps(decoder, depths[0].prompts[0], sampling, k, depths[0].spare)
+        _steps(decoder, depths[0].prompts[0], sampling, k, depths[0].limit)
     begun, rounds, used = now(), 0, 0.0
     most, again = _ROUNDS, False
     # Whole rounds, as many as fit: a round that is cut would measure the small k more often than the large ones.
@@ -177,7 +180,7 @@ def _curve(
             prompt = depth.prompts[rounds % len(depth.prompts)]
             before = _plainly(plain, prompt, sampling, depth, prefills)
             for k in depth.ks[:: 1 if rounds % 2 == 0 else -1]:
-                taken = _steps(decoders[k], prompt, sampling, k, depth.spare)[0]
+                taken = _steps(decoders[k], prompt, sampling, k, depth.limit)[0]
                 after = _plainly(plain, prompt, sampling, depth, prefills)
                 depth.drafted.append((taken, (before + after) / 2))
                 before = after
@@ -194,7 +197,7 @@ def _plainly(
     plain: Decoder, prompt: Prompt, sampling: Sampling, depth: _Depth, prefills: dict[int, list[float]]
 ) -> float:
     """Decode a short plain text, keep its steps, and say what its median step took."""
-    taken, prefill_s = _steps(plain, prompt, sampling, 0, depth.spare)
+    taken, prefill_s = _steps(plain, prompt, sampling, 0, depth.limit)
     depth.plain += taken
     prefills.setdefault(depth.tokens, []).append(prefill_s)
     return point(0, taken).step_s
@@ -230,7 +233,7 @@ class _Enough(Exception):
     """As many steps were seen as are wanted of a text."""
 
 
-def _steps(decoder: Decoder, prompt: Prompt, sampling: Sampling, k: int, spare: int) -> tuple[list[Step], float]:
+def _steps(decoder: Decoder, prompt: Prompt, sampling: Sampling, k: int, limit: int | None) -> tuple[list[Step], float]:
     """The steps of a short text but its first, which warms up, as many whatever is accepted; and the prefill's seconds.
 
     Those are 0 for a text with a draft: it is not decoded to its end, and its draft may read the prompt as well.
@@ -243,8 +246,9 @@ def _steps(decoder: Decoder, prompt: Prompt, sampling: Sampling, k: int, spare: 
             raise _Enough
 
     most = room(k)
-    # Where less is spare than this, the prompt is cut by as much: what fits the context fits it still.
-    prompt = replace(prompt, ids=prompt.ids[min(max(0, most - spare), len(prompt.ids) - 1) :])
+    # A prompt is read as it is, however short its answer: only what the models' context does not hold is cut.
+    over = 0 if limit is None else max(0, len(prompt.ids) + most - limit)
+    prompt = replace(prompt, ids=prompt.ids[min(over, len(prompt.ids) - 1) :])
     short = replace(sampling, max_new_tokens=most, ignore_eos=True, stop=(), min_new_tokens=0)
     prefill_s = 0.0
     with suppress(_Enough):

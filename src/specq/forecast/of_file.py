@@ -45,12 +45,17 @@ def ask(experiment: Experiment, *, targets: bool) -> Asked:
     and a lossy lever under an exact rule.
 
     Raises:
-        ConfigError: it has no lever of kind draft, or its engine is a server.
+        ConfigError: it has no lever of kind draft, its engine is a server, or its answers have one token.
     """
     if experiment.engine.is_server:
         raise ConfigError(
             f'{experiment.name}: engine.kind = "{experiment.engine.kind}": allowed is hf or mlx, which read the '
             f"weights; {SERVED}"
+        )
+    if experiment.workload.max_new_tokens < 2:
+        raise ConfigError(
+            f"{experiment.name}: workload.max_new_tokens = {experiment.workload.max_new_tokens}: the first token comes "
+            "with the prompt and takes no step, so there is none to forecast; allowed is 2 or more"
         )
     levers = experiment.levers
     drafts, notes = _drafts(levers.items(), experiment.name)

@@ -116,6 +116,7 @@ def study(
             sampling,
             grid=cost.grid(max(ks)),
             contexts=depths,
+            limit=_shortest(plan)[0],
             middle=int(np.median([len(prompt.ids) for prompt in plan.prompts])) + sampling.max_new_tokens // 2,
             prober=pooled.prober(target, say),
             say=say,
@@ -200,9 +201,8 @@ def _contexts(asked: Sequence[int], plan: Plan, k: int) -> tuple[int, ...]:
         ConfigError: the context of a model is shorter.
         UserError: memory does not hold the caches.
     """
-    shortest = min(plan.models, key=lambda one: one.facts.context or sys.maxsize)
-    limit, new_tokens = shortest.facts.context, plan.experiment.workload.max_new_tokens
-    found = places.contexts(asked, plan.prompts, new_tokens, k=k, limit=limit, model=shortest.name)
+    (limit, name), new_tokens = _shortest(plan), plan.experiment.workload.max_new_tokens
+    found = places.contexts(asked, plan.prompts, new_tokens, k=k, limit=limit, model=name)
     planned = max(len(prompt.ids) for prompt in plan.prompts) + new_tokens
     longer = max(found, default=0) + places.room(k) - planned
     caches = max((arm.cache_bytes or 0 for arm in plan.arms), default=0)
@@ -213,6 +213,12 @@ def _contexts(asked: Sequence[int], plan: Plan, k: int) -> tuple[int, ...]:
             "are free; give shorter contexts"
         )
     return found
+
+
+def _shortest(plan: Plan) -> tuple[int | None, str]:
+    """The shortest context of the models, and whose it is."""
+    one = min(plan.models, key=lambda one: one.facts.context or sys.maxsize)
+    return one.facts.context, one.name
 
 
 def _by_length(prompts: Sequence[Prompt]) -> list[Prompt]:
