@@ -70,6 +70,37 @@ def test_a_request_output_of_either_engine_is_not_read(tmp_path: Path) -> None:
         assert record["accepted"] is record["steps"] is None
 
 
+def test_several_answers_of_a_request_have_the_first_ones_steps_or_one_first_token(tmp_path: Path) -> None:
+    own = samples.vllm()["metrics"]["speculative_decoding"]
+    other = {"num_spec_steps": 4, "num_accepted_draft_tokens": 2, "num_draft_tokens": 12, "num_spec_tokens": 3}
+    answers = [
+        {"token_ids": [2] * 16, "spec_decode_metrics": own, "finish_reason": "stop"},
+        {"token_ids": [2] * 7, "spec_decode_metrics": other | {"mean_acceptance_length": 1.5}},
+    ]
+    # The times are those of one answer, nobody knows of which.
+    times = {"first_token_ts": 5.0, "last_token_ts": 5.3, "first_token_latency": 0.1}
+    output = {"request_id": "7", "prompt_token_ids": [1] * 20, "num_cached_tokens": 8, "outputs": answers}
+    found = specq.import_metrics(samples.lines(tmp_path / "a.jsonl", output | {"metrics": times}))
+    assert found.flags == ()
+    first, second = map(asdict, found.records)
+    assert {key: first[key] for key in KNOWN} == KNOWN
+    has(second, requests=1, new_tokens=7, accepted=2, proposed=12, steps=4)
+    assert first["ttft_s"] is second["ttft_s"] is first["e2e_s"] is None
+    # The prompt was read once.
+    assert [found.totals.count(name) for name in ("requests", "prompt_tokens", "cached_tokens")] == [2, 20, 8]
+    assert found.totals.measures()[0].value == 21 / 10
+
+
+def test_a_response_of_several_answers_has_one_first_token(tmp_path: Path) -> None:
+    answer = samples.vllm()
+    answer["choices"] *= 2
+    answer["usage"]["completion_tokens"] = 17
+    answer["metrics"] = {"speculative_decoding": answer["metrics"]["speculative_decoding"]}
+    record = only(specq.import_metrics(samples.lines(tmp_path / "a.jsonl", answer)), "vllm")
+    # Of 17 tokens two are first ones; nine were accepted, so that six steps remain.
+    has(record, requests=2, new_tokens=17, steps=6)
+
+
 def test_a_run_of_vllm_bench_and_its_requests_are_counted_twice(tmp_path: Path) -> None:
     file = samples.lines(tmp_path / "a.json", samples.vllm_bench(**samples.DETAILS))
     found = specq.import_metrics(file)
@@ -211,3 +242,14 @@ def test_a_list_of_answers_or_a_byte_order_mark_is_refused(tmp_path: Path, form:
     found = specq.import_metrics(write(tmp_path / "a.json", form([samples.llamacpp(), samples.llamacpp()])))
     assert [one.request for one in found.records] == ["#1", "#2"]
     assert found.flags == ()
+
+
+def test_survival_counts_requests_that_tell_no_position(tmp_path: Path) -> None:
+    bare = samples.vllm()
+    bare["metrics"]["speculative_decoding"] |= {
+        "acceptance_histogram": None,
+        "acceptance_histogram_by_draft_length": None,
+    }
+    found = specq.import_metrics(samples.lines(tmp_path / "a.jsonl", samples.vllm(), bare, bare))
+    n = {one.name: one.n for one in found.totals.measures()}
+    assert (n["tokens_per_step"], n["survival[1]"], n["survival[3]"]) == (3, 1, 1)

@@ -45,7 +45,7 @@ class Totals:
         self._ratios: dict[str, list[float]] = {}
         self._scopes: set[Scope] = set()
         self._positions: list[int] = []
-        self._position_steps: dict[str, int] = {"steps": 0, "draft_steps": 0}
+        self._by_position_of: dict[str, int] = {"requests": 0, "steps": 0, "draft_steps": 0}
         self._by_steps = True
         self._tails = {name: array("d") for name in LATENCIES}
 
@@ -95,8 +95,9 @@ class Totals:
         self._positions += [0] * (len(one.accepted_by_position) - len(self._positions))
         for place, count in enumerate(one.accepted_by_position):
             self._positions[place] += count
-        self._position_steps["draft_steps"] += one.draft_steps
-        self._position_steps["steps"] += one.steps or 0
+        self._by_position_of["requests"] += one.requests or 0
+        self._by_position_of["draft_steps"] += one.draft_steps
+        self._by_position_of["steps"] += one.steps or 0
         self._by_steps = self._by_steps and one.steps is not None
 
     @property
@@ -123,7 +124,7 @@ class Totals:
 
     def accepted_by_position(self) -> tuple[tuple[int, ...], int] | None:
         """Steps that accepted each position, and of how many steps with proposals; None where no record tells."""
-        return (tuple(self._positions), self._position_steps["draft_steps"]) if self._positions else None
+        return (tuple(self._positions), self._by_position_of["draft_steps"]) if self._positions else None
 
     def measures(self) -> tuple[Value, ...]:
         """Every measure, those that the file does not tell with None."""
@@ -132,8 +133,8 @@ class Totals:
             self._value("tokens_per_draft_step", "tokens/step"),
             self._value("draft_acceptance", "share"),
         ]
-        steps = self._position_steps["steps"]
-        n = int(self._ratios.get("tokens_per_step", [0.0, 0.0, 0.0])[2])
+        steps = self._by_position_of["steps"]
+        n = self._by_position_of["requests"]
         for place, count in enumerate(self._positions):
             told = count / steps if self._by_steps and steps else None
             found.append(Value(name=f"survival[{place + 1}]", unit="share", value=told, n=n))

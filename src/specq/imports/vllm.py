@@ -1,5 +1,8 @@
 """vLLM, a request at a time: responses of its server, or its RequestOutput objects written as JSON.
 
+Where a request asked for several answers (n > 1), a server's response counts their tokens together and neither drafts
+nor times, and a RequestOutput counts drafts by the answer; its times are those of one answer, it does not say which.
+
 Sources: https://docs.vllm.ai/en/v0.32.0/features/speculative_decoding/acceptance_metrics/ and
 https://docs.vllm.ai/en/v0.32.0/features/per_request_metrics/ for responses; vllm/outputs.py, vllm/sequence.py
 (RequestMetrics) and vllm/v1/metrics/stats.py (RequestStateStats) for RequestOutput.
@@ -45,37 +48,46 @@ def read(path: Path) -> Iterator[Imported | Flag]:
         if value.get("error") is not None and not value.get("choices"):
             entry.flag("failed", "the response is an error")
         else:
-            yield _record(entry, value)
+            yield from _records(entry, value)
         yield from entry.flags
 
 
-def _record(entry: Entry, value: Object) -> Imported:
-    metrics = entry.object("metrics", value.get("metrics")) or {}
-    entry.known("metrics", metrics, METRICS_KEYS)
+def _records(entry: Entry, value: Object) -> Iterator[Imported]:
+    """A record for the response, or for each answer of a RequestOutput; the first has the prompt."""
     outputs = value.get("choices") or value.get("outputs") or [{}]
     if not isinstance(outputs, list) or not all(isinstance(one, dict) for one in outputs):
         raise entry.refuse("choices or outputs is no list of objects", "give vLLM's responses or RequestOutput objects")
+    apart = not value.get("usage") and "outputs" in value
+    for place, output in enumerate(outputs if apart else outputs[:1]):
+        yield _record(entry, value, output, requests=1 if apart else len(outputs), several=len(outputs) > 1)
+        if place == 0:
+            value = {**value, "prompt_token_ids": None, "num_cached_tokens": None}
+
+
+def _record(entry: Entry, value: Object, output: Object, *, requests: int, several: bool) -> Imported:
+    metrics = entry.object("metrics", value.get("metrics")) or {}
+    entry.known("metrics", metrics, METRICS_KEYS)
     usage = entry.object("usage", value.get("usage")) or {}
     new = entry.count("usage.completion_tokens", usage.get("completion_tokens"))
     prompt = entry.count("usage.prompt_tokens", usage.get("prompt_tokens"))
     if not usage and "outputs" in value:
-        new = sum(len(one.get("token_ids") or ()) for one in outputs) or None
+        new = len(output.get("token_ids") or ()) or None
         prompt = len(value.get("prompt_token_ids") or ()) or None
     if new is None:
         entry.flag("missing_usage", "no usage.completion_tokens and no token_ids")
     where, spec = "metrics.speculative_decoding", metrics.get("speculative_decoding")
     if spec is None:
-        where, spec = "spec_decode_metrics", outputs[0].get("spec_decode_metrics")
+        where, spec = "spec_decode_metrics", output.get("spec_decode_metrics")
     details = entry.object("usage.prompt_tokens_details", usage.get("prompt_tokens_details")) or {}
     cached = details.get("cached_tokens", value.get("num_cached_tokens"))
-    record, said = spec_counts(entry, where, entry.object(where, spec) or {}, new, source=SOURCE)
-    (ttft_s, e2e_s), rates = _seconds(entry, metrics, new)
+    counts = entry.object(where, spec) or {}
+    record, said = spec_counts(entry, where, counts, new, source=SOURCE, requests=requests)
+    (ttft_s, e2e_s), rates = ((None, None), ()) if several else _seconds(entry, metrics, new)
     record = replace(
         record,
-        requests=len(outputs),
         prompt_tokens=prompt,
         cached_tokens=entry.count("cached_tokens", cached),
-        finish=finish(outputs[0].get("finish_reason")),
+        finish=finish(output.get("finish_reason")),
         ttft_s=ttft_s,
         e2e_s=e2e_s,
     )
@@ -83,8 +95,10 @@ def _record(entry: Entry, value: Object) -> Imported:
     return record
 
 
-def spec_counts(entry: Entry, where: str, spec: Object, new: int | None, *, source: str) -> tuple[Imported, Said]:
-    """The draft counters of a request, and what is stated beside them; all None where the request has none.
+def spec_counts(
+    entry: Entry, where: str, spec: Object, new: int | None, *, source: str, requests: int = 1
+) -> tuple[Imported, Said]:
+    """The draft counters of so many answers, and what is stated beside them; all None where there are none.
 
     A histogram may be a list from 0 on, or an object from whole numbers to counts.
     """
@@ -97,12 +111,13 @@ def spec_counts(entry: Entry, where: str, spec: Object, new: int | None, *, sour
     given = spec.get(key)
     histogram = (entry.sparse if isinstance(given, dict) else entry.counts)(f"{where}.{key}", given)
     accepted, proposed, passes = count("num_accepted_draft_tokens"), count("num_draft_tokens"), count("num_spec_steps")
-    steps, steps_from = derive_steps(new, accepted, passes)
+    steps, steps_from = derive_steps(new, accepted, passes, requests)
     _by_draft_length(entry, where, spec, proposed)
     record = Imported(
         source=source,
         line=entry.line,
         request=entry.request,
+        requests=requests,
         new_tokens=new,
         steps=steps,
         steps_from=steps_from,
