@@ -59,6 +59,11 @@ def is_row(line: str) -> bool:
     return _ROW.match(line) is not None or _PAIR.match(line) is not None
 
 
+def is_cells(line: str) -> bool:
+    """Whether a line is a row of cells, which end with it."""
+    return _ROW.match(line) is not None
+
+
 @lru_cache(maxsize=512)
 def blocks(text: str) -> tuple[Block, ...]:
     """The blocks of a text in their order: fenced code, JSON documents, and what blank lines set apart."""

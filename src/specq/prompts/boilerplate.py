@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
-from specq.prompts.blocks import blocks, lines
+from specq.prompts.blocks import blocks, is_item, lines
 from specq.prompts.repeats import around, line_of
 from specq.prompts.sentences import sentences
 from specq.prompts.types import Reason
@@ -35,6 +35,7 @@ _NAV_ALONE = re.compile(
 )
 _NAV_ELEMENT = re.compile(r"<nav\b[^>]*>.*?</nav\s*>", re.IGNORECASE | re.DOTALL)
 _NAV_SPLIT = re.compile(r"\s*[|\u00b7\u2022\u203a\u00bb>/]\s*|\s{3,}|\t")
+_RULE = re.compile(r"\s*\|?\s*:?(?:-{2,}|={2,})[-=\s:|+]*$")
 _WROTE = re.compile(
     r">?\s*(?:on\b.{4,120}\bwrote|am\b.{4,120}\bschrieb\b.{0,60}|le\b.{4,120}\ba \u00e9crit|"
     r"el\b.{4,120}\bescribi\u00f3)\s*:\s*$",
@@ -45,11 +46,11 @@ _ORIGINAL = re.compile(
     re.IGNORECASE,
 )
 _SIGNED = re.compile(
-    r"\s*(?:(?P<thanks>cheers|many thanks|thanks|thank you)|(?:best|kind|warm|kindest|warmest) (?:regards|wishes)|"
-    r"best|regards|"
-    r"sincerely(?: yours)?|yours (?:sincerely|truly|faithfully)|thanks and regards|mit freundlichen gr\u00fc\u00dfen|"
+    r"\s*(?:(?P<common>(?:cheers|many thanks|thanks|thank you|best|regards|sincerely|saludos)\b)|"
+    r"(?:best|kind|warm|kindest|warmest) (?:regards|wishes)|"
+    r"sincerely yours|yours (?:sincerely|truly|faithfully)|thanks and regards|mit freundlichen gr\u00fc\u00dfen|"
     r"viele gr\u00fc\u00dfe|cordialement|"
-    r"bien \u00e0 vous|saludos(?: cordiales)?|atentamente),?\s*[.!]?\s*$",
+    r"bien \u00e0 vous|saludos cordiales|atentamente)(?P<comma>,?)\s*[.!]?\s*$",
     re.IGNORECASE,
 )
 _SENT_FROM = re.compile(
@@ -68,12 +69,13 @@ _LEGAL = re.compile(
     r"|tous droits r\u00e9serv\u00e9s|todos los derechos reservados",
     re.IGNORECASE | re.DOTALL,
 )
+_CONTACT = re.compile(r"\S@\S|\b(?:tel|phone|mobile|fax|e-?mail|telefon|t\u00e9l)\b|\bwww\.|https?://", re.IGNORECASE)
 SIGNATURE_LINES = 8
 _LONGEST_LINE = 60
 
 
 def navigation(work: Work) -> Iterator[Edit]:
-    """Elements called nav, lines of three or more links of which half are known, lines such as "Back to top"."""
+    """Elements called nav, lines of links of which three, and three in four, are known, such as "Back to top"."""
     for place, part in work.open_parts():
         text = part.text
         data = [(block.start, block.end) for block in blocks(text) if block.is_code or block.kind == "json"]
@@ -88,17 +90,30 @@ def navigation(work: Work) -> Iterator[Edit]:
         for block in blocks(text):
             if block.is_code or block.kind == "json":
                 continue
-            for start, end in lines(text, block.start, block.end):
-                if _is_navigation(text[start:end]):
+            spans = list(lines(text, block.start, block.end))
+            # After a colon it is what was announced, however it reads.
+            announced = text[: block.start].rstrip().endswith(":")
+            for i, (start, end) in enumerate(spans):
+                near = [text[a:b] for a, b in (*spans[max(0, i - 1) : i], *spans[i + 1 : i + 2])]
+                if _is_navigation(text[start:end], near, announced and i == 0):
                     yield Edit(reason="navigation", pieces=(line_of(text, place, start, end),))
 
 
-def _is_navigation(line: str) -> bool:
+def _is_navigation(line: str, near: list[str], announced: bool) -> bool:
+    """Whether a line is surely a menu: the heads and rows of tables hold such words too, and `near` lines tell them."""
     if _NAV_ALONE.fullmatch(line):
         return True
+    bare = line.strip()
+    cells = max((bare.count("|"), bare.count("\t")))
+    in_table = bare.startswith("|") or any(
+        other.strip() != bare and cells and cells == max(other.strip().count("|"), other.strip().count("\t"))
+        for other in near
+    )
+    if in_table or announced or any(_RULE.match(other) or other.rstrip().endswith(":") for other in near):
+        return False
     items = [item.strip(" []*") for item in _NAV_SPLIT.split(line) if item.strip(" []*")]
     known = sum(_NAV.fullmatch(item) is not None for item in items)
-    return len(items) >= 3 and 2 * known >= len(items) and all(len(item.split()) <= 4 for item in items)
+    return known >= 3 and 4 * known >= 3 * len(items) and all(len(item.split()) <= 4 for item in items)
 
 
 def mail_chain(work: Work) -> Iterator[Edit]:
@@ -136,7 +151,10 @@ def _quoted(text: str, following: list[tuple[int, int]], at: int) -> int:
 
 
 def signatures(work: Work) -> Iterator[Edit]:
-    """What follows "-- ", and up to eight short lines after a closing such as "Kind regards,"."""
+    """What follows "-- " or a closing such as "Kind regards,": up to eight lines that read as a name or an address.
+
+    Words that stand elsewhere too, such as "Best" and "Thanks", close only with a comma and a name in the next line.
+    """
     for place, part in work.open_parts():
         text = part.text
         told = blocks(text)
@@ -149,33 +167,33 @@ def signatures(work: Work) -> Iterator[Edit]:
             line = text[start:end]
             if _SENT_FROM.match(line):
                 stop = end
-            elif line in ("-- ", "--"):
+            elif line in ("-- ", "--") or (closing := _SIGNED.match(line)):
                 stop = _signature_end(text, spans[i + 1 :], end)
-            elif closing := _SIGNED.match(line):
-                # Thanks are said elsewhere too: no name follows them after an empty line.
-                stop = _signature_end(text, spans[i + 1 :], end, after_blank=closing["thanks"] is None)
+                if stop == end and (line.startswith("--") or closing["common"]):
+                    continue
+                if not line.startswith("--") and closing["common"] and not closing["comma"]:
+                    continue
             else:
                 continue
             behind = stop
             yield _whole(text, place, start, stop, "signature")
 
 
-def _signature_end(text: str, following: list[tuple[int, int]], at: int, *, after_blank: bool = True) -> int:
-    """Where a signature ends: with its paragraph, at a long line or a sentence, after eight lines at most."""
-    named = False
+def _signature_end(text: str, following: list[tuple[int, int]], at: int) -> int:
+    """Where a signature ends: with its paragraph, or at the first line that is neither a name nor an address."""
     for start, end in following[:SIGNATURE_LINES]:
         line = text[start:end].strip()
-        if not line and (named or not after_blank):
+        if not line or len(line) > _LONGEST_LINE or line.endswith(("?", ".", ":")) or not line[0].isalnum():
             break
-        if (
-            len(line) > _LONGEST_LINE
-            or line.endswith(("?", ".", ":"))
-            or line.startswith(("#", "```", "~~~", "{", "["))
-        ):
+        if is_item(line) or not (_CONTACT.search(line) or _is_title(line)):
             break
-        if line:
-            at, named = end, True
+        at = end
     return at
+
+
+def _is_title(line: str) -> bool:
+    """Whether a line reads as a name, a post or a company: no word of four letters or more begins small."""
+    return not any(len(word) >= 4 and word[0].islower() for word in line.split())
 
 
 def legal_footers(work: Work) -> Iterator[Edit]:

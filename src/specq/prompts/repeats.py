@@ -6,7 +6,7 @@ import re
 import unicodedata
 from collections.abc import Iterator
 
-from specq.prompts.blocks import Block, blocks, is_item, is_row, lines
+from specq.prompts.blocks import Block, blocks, is_cells, is_item, is_row, lines
 from specq.prompts.protected import fields
 from specq.prompts.sentences import strip
 from specq.prompts.work import Edit, Piece, Work
@@ -73,39 +73,49 @@ def paragraphs(work: Work) -> Iterator[Edit]:
 
 
 def within(work: Work) -> Iterator[Edit]:
-    """Lines that repeat an earlier line of prose or of a list, or the line just before them.
+    """Lines that repeat an earlier line of prose or of a list, and runs of one line, which become it and its count.
 
-    A line counts where it is a sentence of its own or an item. Rows that hold a protected field are data: two equal
-    ones are two.
+    A line counts where it is a sentence of its own or an item. How often a line of a log stands in a row says
+    something: "(3 times)" takes the place of those that go. Rows of a table, and all rows that hold a protected
+    field, are data: two equal ones are two.
     """
     seen: set[tuple[str, ...]] = set()
     for place, part in work.open_parts():
         for block in blocks(part.text):
             if block.kind not in ("prose", "list", "table"):
                 continue
-            for start, end, alone, same in _lines(part.text, block):
-                told = part.text[start:end]
+            for start, end, times, alone in _lines(part.text, block):
+                told = part.text[start:end].split("\n", 1)[0]
                 words = key(told)
-                if len(words) < LEAST_WORDS and not (same and len(words) > 2):
-                    continue
-                repeated = same or (alone and words in seen)
+                row = is_row(told) or is_item(told) or block.kind == "table"
+                repeated = alone and words in seen and len(words) >= LEAST_WORDS and not is_row(told)
                 if alone:
                     seen.add(words)
-                row = is_row(told) or is_item(told) or block.kind == "table"
-                if not repeated or part.role == "assistant" or (row and fields(told)):
+                if part.role == "assistant" or (row and fields(told)):
                     continue
-                yield Edit(reason="repeat", pieces=(line_of(part.text, place, start, end),))
+                if repeated:
+                    for first, last in lines(part.text, start, end):
+                        yield Edit(reason="repeat", pieces=(line_of(part.text, place, first, last),))
+                elif times > 1 and len(words) > 2 and not is_cells(told):
+                    first, last = start + len(told.rstrip()), start + len(part.text[start:end].rstrip())
+                    put = f" ({times} times)"
+                    if len(put) < last - first:
+                        yield Edit(reason="repeat", pieces=(Piece(part=place, start=first, end=last, put=put),))
 
 
-def _lines(text: str, block: Block) -> Iterator[tuple[int, int, bool, bool]]:
-    """Lines, whether each stands alone, and whether it is the line before it once more."""
-    before, ended = "", True
-    for start, end in lines(text, block.start, block.end):
-        told = text[start:end].strip()
+def _lines(text: str, block: Block) -> Iterator[tuple[int, int, int, bool]]:
+    """Runs of one line: where it starts and ends, how many lines it has, and whether each stands alone."""
+    spans = list(lines(text, block.start, block.end))
+    ended, i = True, 0
+    while i < len(spans):
+        told = text[slice(*spans[i])].strip()
+        after = i + 1
+        while after < len(spans) and text[slice(*spans[after])].strip() == told:
+            after += 1
         closed = _ENDED.search(told) is not None
         alone = block.kind != "table" and (is_item(told) or (ended and closed))
-        yield start, end, alone, told == before
-        before, ended = told, closed
+        yield spans[i][0], spans[after - 1][1], after - i, alone
+        ended, i = closed, after
 
 
 def around(text: str, place: int, start: int, end: int) -> Piece:
