@@ -98,7 +98,7 @@ def measure_requests(
     for name, value in (("batch", batch), ("machine", machine)):
         if value and batching.PART not in chosen:
             raise ConfigError(
-                f"--{name} is of the part batch, which is not asked for: leave it out or add --part batch"
+                f"--{name} is of the part batch, which is not asked for: leave it out, or add --part batch"
             )
     check_folder(out)
     url = target.startswith(("http://", "https://"))

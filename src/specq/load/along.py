@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from specq.load import unknown
 from specq.load.by_level import by_level
 from specq.load.found import Found, Level
 from specq.report.section import Section, table
@@ -43,6 +44,7 @@ def _along(found: Found) -> Section:
         "without the drafting, where the server tells how long that takes (a llama.cpp that was started here).",
         "device: mean use of the busiest GPU (NVML), or of all cores by the server's processes, or by the machine. "
         "Of bandwidth and FLOP/s: lower bounds, see docs/load.md.",
+        *unknown.lines(found),
     ]
     return by_level(found, ALONG, (*columns, "device", "from", "of bandwidth", "of FLOP/s"), row, lines)
 

@@ -37,10 +37,9 @@ class Level:
     `requests` are those of the steady state, `failed` those of them that failed by what was wrong, `failed_outside`
     those of the ramp, the tail and the long prompts. `sure` has the intervals of rates and medians. `client_share` is
     what specq took of a core; `device` is by reading, over all repeats; `cached_share` is of prompt tokens, None where
-    the server does not tell; `backlog` is how many requests of an open loop were under way at its end more than at
-    its beginning.
-    `schema` counts answers by how they fit, `uncounted` those of whose tokens the server told no count: there
-    each event counts as one.
+    the server does not tell; `backlog` is how many requests of an open loop were under way at its end more than at its
+    beginning. `schema` counts answers by how they fit, `uncounted` those of whose tokens the server told no count:
+    there each event counts as one.
     """
 
     server: str

@@ -212,3 +212,11 @@ def test_nobody_listening_is_an_exception() -> None:
     port = launch.free_port()
     answers, failed = control.ask(f"http://127.0.0.1:{port}", ("/props",), limit_s=1)
     assert (answers, failed) == ({}, {"/props": "ConnectError"})
+
+
+def test_an_address_with_the_version_of_the_api_leads_elsewhere(start: Callable[..., launch.Server]) -> None:
+    with start() as server:
+        # This server answers every path but one: asked below /v1 it would be there.
+        assert not control.healthy(f"{server.url}/v1", "/none")
+        assert control.ask(f"{server.url}/v1/", ("/none",))[1] == {"/none": "HTTP 404"}
+        assert launch.attach(f"{server.url}/v1", "/health").url == server.url
