@@ -19,6 +19,7 @@ _WITH_RESUME = ("target", "against", "resume", "out", "json")
 
 
 def load(
+    given: typer.Context,
     target: Annotated[
         str | None, typer.Argument(metavar="[TARGET]", help="A URL, an experiment, or a model to start a --kind on.")
     ] = None,
@@ -162,7 +163,7 @@ def load(
     from specq.cli import output
 
     if resume is not None:
-        _refuse_beside_resume()
+        _refuse_beside_resume(given)
         gone_on = api.resume_load(resume, url=target, against=against, out=out, on_progress=output.note)
         shown(gone_on, json)
         _need_answers(gone_on)
@@ -227,15 +228,11 @@ def load(
     _need_answers(found)
 
 
-def _refuse_beside_resume() -> None:
+def _refuse_beside_resume(given: typer.Context) -> None:
     """Refuse every option that --resume does not read: a run goes on as it began."""
-    import click
-    from click.core import ParameterSource
-
-    context = click.get_current_context()
-    for one in context.command.params:
-        given = one.name is not None and context.get_parameter_source(one.name) is ParameterSource.COMMANDLINE
-        if given and one.name not in _WITH_RESUME:
+    for one in given.command.params:
+        source = None if one.name is None else given.get_parameter_source(one.name)
+        if source is not None and source.name == "COMMANDLINE" and one.name not in _WITH_RESUME:
             own = "prompts" if one.name == "prompts" else "settings"
             raise ConfigError(f"load: --resume goes on with the run's own {own}; leave {one.opts[0]} out")
 

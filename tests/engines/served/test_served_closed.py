@@ -43,7 +43,7 @@ def test_decoders_of_a_server_by_its_url_stay_open(monkeypatch: pytest.MonkeyPat
 
     monkeypatch.setattr(ServedDecoder, "close", noted)
     with stub.started() as (url, _):
-        with ServedEngine(Settings(kind="openai", url=url)).open("m") as target:
+        with ServedEngine(Settings(kind="openai", url=url)).open("stub") as target:
             made = [target.decoder(None), target.decoder(None)]
             assert closed == []
         assert set(closed) == set(made)
