@@ -14,6 +14,7 @@ from typing import Any
 import pytest
 
 from specq import cli
+from specq.core.errors import ConfigError
 from specq.lab import cost_page
 from specq.lab.cost_asked import price_requests
 from specq.lab.cost_found import Cost
@@ -32,6 +33,13 @@ GIVEN: dict[str, float] = {
     "cached_price": 0.1,
     "output_price": 4.0,
 }
+FIELDS = {
+    **{"prompt_tokens": "prompt", "cached_share": "cached", "written_share": "written", "output_tokens": "output"},
+    **{"requests_per_month": "requests", "cache_write_price": "write_price", "warm_s": "warm", "per_hour": "per_hour"},
+    **{"prefill_tokens_per_s": "prefill", "decode_tokens_per_s": "decode"},
+    **{name: name for name in ("input_price", "cached_price", "output_price")},
+}
+"""Values of the page by the arguments that they come from."""
 RATES = {"prefill_tokens_per_s": 2025, "decode_tokens_per_s": 190, "warm_s": 0.015, "per_hour": 2.5}
 
 
@@ -79,6 +87,16 @@ def same(month: Cost, found: dict[str, Any]) -> bool:
     return there and all(one == pytest.approx(other, rel=1e-9, abs=1e-6) for one, other in pairs)
 
 
+def beyond(seed: int) -> dict[str, float | None]:
+    """Values of the page as somebody may type them: nothing, below nothing, beyond all bounds, or what divides by 0."""
+    own = random.Random(seed)
+    found = cost_page.values(drawn(seed))
+    for key in own.sample(sorted(found), 5):
+        if found[key] is not None:
+            found[key] = own.choice([0.0, -1.0, 1e-15, 1e18, 1.5])
+    return found
+
+
 needs_node = pytest.mark.skipif(NODE is None, reason="no node is installed")
 
 
@@ -87,6 +105,41 @@ def test_the_script_computes_something_else_than_python() -> None:
     months = [drawn(seed) for seed in range(200)]
     found = asked_of_node(SCRIPT.read_text(encoding="utf-8"), months)
     assert [seed for seed, (month, one) in enumerate(zip(months, found, strict=True)) if not same(month, one)] == []
+
+
+@needs_node
+def test_values_that_python_refuses_divide_by_nothing_in_the_page() -> None:
+    assert NODE is not None
+    program = SCRIPT.read_text(encoding="utf-8")
+    program += "\nconst all = JSON.parse(require('fs').readFileSync(0));"
+    program += "console.log(JSON.stringify(all.map((v) => [bounded(v), priced(v)])));"
+    told = json.dumps([beyond(seed) for seed in range(200)])
+    done = subprocess.run([NODE, "-e", program], input=told, capture_output=True, text=True, timeout=60, check=True)
+    names = {field: name for name, field in FIELDS.items()}
+    refused = 0
+    for seed, (v, found) in enumerate(json.loads(done.stdout)):
+        given = {names[key]: value for key, value in v.items() if value is not None}
+        month = price_requests(**given)
+        assert same(month, found), seed
+        before = {names[key]: value for key, value in beyond(seed).items() if value is not None}
+        try:
+            price_requests(**before)
+        except ConfigError:
+            refused += 1
+        else:
+            assert given == pytest.approx(before)
+    assert refused > 100
+
+
+def test_a_slider_reaches_what_python_refuses() -> None:
+    found = price_requests(**GIVEN, **RATES, cache_write_price=1.0, written_share=0.3)
+    page = cost_page.render(found)
+    for tag in re.findall(r"<input[^>]*>", page):
+        own = dict(re.findall(r'([a-z-]+)="([^"]*)"', tag))
+        if own["data-key"] in ("requests", "prefill", "decode"):
+            assert float(own["min"]) > 0, tag
+        if own["data-key"] == "cached":
+            assert float(own["max"]) == 70, tag
 
 
 @needs_node
@@ -99,6 +152,7 @@ def test_the_script_computes_something_else_than_python() -> None:
         ("+ v.warm", ""),
         ("Math.ceil(", "("),
         ("v.cached + v.written - rate", "v.written"),
+        ("real < SMALLEST ? 0 : real", "real / 2"),
     ],
 )
 def test_a_planted_bug_in_the_script_is_missed(old: str, new: str) -> None:

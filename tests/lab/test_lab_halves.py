@@ -9,10 +9,12 @@ import pytest
 from lab_fakes import BASE, LENGTHS, READ, WRITE, Fake, bench, linear, quadratic
 from scipy import stats
 
-from specq.core.errors import ConfigError, RunFailed
+from specq.core.errors import ConfigError, RunFailed, Unsupported
+from specq.core.types import Prompt
 from specq.lab import bench as benches
 from specq.lab import fits, halves
 from specq.lab import rows as records
+from specq.lab.requester import Answer
 
 
 def measured(fake: Fake) -> tuple[benches.Bench, halves.Halves]:
@@ -173,3 +175,21 @@ def test_cached_tokens_in_a_cold_row_are_not_told() -> None:
 def test_too_little_to_tell_two_halves_is_accepted(lengths: tuple[int, ...], repeats: int, output: int) -> None:
     with pytest.raises(ConfigError, match="allowed"):
         halves.check(lengths, repeats, output)
+
+
+class Short(Fake):
+    """Ends every answer with its first token, whatever it is told."""
+
+    def ask(self, prompt: Prompt, max_tokens: int, *, cached: bool = False, streamed: bool = True) -> Answer:
+        return super().ask(prompt, 1, cached=cached, streamed=streamed)
+
+
+def test_answers_of_one_token_end_the_lab() -> None:
+    made = bench(Short())
+    with pytest.raises(Unsupported, match="every answer ended with its first token"):
+        halves.measure(made)
+    found = halves.found(made.rows, made.predictions)
+    assert found is not None
+    assert found.model is None
+    assert [cell.decode_tokens_per_s for cell in found.cells] == [None] * len(LENGTHS)
+    assert found.cells[0].prefill_tokens_per_s.median > 0

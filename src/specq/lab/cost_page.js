@@ -5,6 +5,21 @@ const MILLION = 1e6, HIT_RATE = 0.6, HOURS_A_MONTH = 730, HOUR_S = 3600;
 
 /* v: prompt, cached, written (null: not said), output, requests; input_price, cached_price, output_price, write_price
    (null: a write is billed as input); prefill, decode, warm (null: no rates); per_hour (null: no price of an hour). */
+const ABOVE_ZERO = ["prompt", "requests", "prefill", "decode", "per_hour"], SMALLEST = 1e-12, LARGEST = 1e15;
+
+/* The nearest values that Python takes (cost_checks.py): it divides by some, and no token is cached and written. */
+function bounded(v) {
+  const found = { ...v };
+  for (const [key, value] of Object.entries(v)) {
+    if (value === null) continue;
+    const real = Number.isNaN(value) ? 0 : Math.min(Math.max(value, 0), LARGEST);
+    found[key] = ABOVE_ZERO.includes(key) ? Math.max(real, SMALLEST) : real < SMALLEST ? 0 : real;
+  }
+  if (found.written !== null) found.written = Math.min(found.written, 1);
+  found.cached = Math.min(found.cached, 1 - (found.written ?? 0));
+  return found;
+}
+
 function written(v) {
   if (v.written !== null) return v.written;
   return v.cached ? 1 - v.cached : 0;
@@ -52,7 +67,8 @@ function hosted(v) {
   return { busy: taken.machine_hours * v.per_hour, machines, rented: machines * HOURS_A_MONTH * v.per_hour };
 }
 
-function priced(v) {
+function priced(given) {
+  const v = bounded(given);
   const tokens = v.input_price === null ? null : bill(v);
   return {
     bill: tokens,
@@ -63,7 +79,7 @@ function priced(v) {
   };
 }
 
-if (typeof module !== "undefined") module.exports = { priced };
+if (typeof module !== "undefined") module.exports = { bounded, priced };
 
 if (typeof document !== "undefined") {
   const whole = (x, large) => x.toLocaleString("en-US", large ? { maximumFractionDigits: 0 } : { minimumFractionDigits: 2, maximumFractionDigits: 2 });
@@ -85,9 +101,14 @@ if (typeof document !== "undefined") {
     return row;
   };
   const show = () => {
-    const v = { ...start };
-    for (const one of inputs) if (one.type === "number") v[one.dataset.key] = Number(one.value) / Number(one.dataset.over || 1);
-    const found = priced(v);
+    const given = { ...start };
+    for (const one of inputs) {
+      if (one.type !== "number") continue;
+      // What is typed below a field's least, beyond its most, or not yet, counts as these.
+      const shown = Math.min(Math.max(Number(one.value), Number(one.min)), one.max === "" ? Infinity : Number(one.max));
+      given[one.dataset.key] = shown / Number(one.dataset.over || 1);
+    }
+    const v = bounded(given), found = priced(v);
     if (found.bill) {
       const of = found.bill.amount, most = Math.max(of, found.uncached);
       document.getElementById("bill").replaceChildren(
@@ -100,7 +121,7 @@ if (typeof document !== "undefined") {
     }
     if (found.times) {
       put("e2e", found.times.e2e_s.toFixed(3));
-      put("prefill", `${found.times.prefill_s.toFixed(3)} (${part(found.times.prefill_s / found.times.e2e_s)})`);
+      put("prefill", `${found.times.prefill_s.toFixed(3)} (${found.times.e2e_s ? part(found.times.prefill_s / found.times.e2e_s) : "-"})`);
       put("saves", found.times.cache_saves_s.toFixed(3));
       put("hours", count(found.times.machine_hours));
     }

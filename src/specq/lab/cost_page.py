@@ -30,9 +30,9 @@ _REACH = 4
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Slider:
-    """One value that can be moved, from 0 to `most`; the field beside it takes any number from `least` on.
+    """One value that can be moved to `most`, from 0, or from one step where 0 is no value.
 
-    What is shown is `over` times the value that is computed with.
+    The field beside it takes any number from `least` on. What is shown is `over` times the value that is computed with.
     """
 
     key: str

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from specq.core.clock import utc_stamp
-from specq.core.errors import ConfigError, RunFailed
+from specq.core.errors import ConfigError, RunFailed, Unsupported
 from specq.lab import rows as records
 from specq.lab.bench import Bench
 from specq.lab.fits import least
@@ -88,7 +88,10 @@ class Bend:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Halves:
-    """What was found. `row` is the one that the two rates and their ratio are quoted from: the middle one by ratio."""
+    """What was found: a cell a length, the shortest first, and what could be fitted over them; None where it could not.
+
+    `warm_rows` are requests that were to be read cold and of which something came from a cache.
+    """
 
     cells: tuple[Cell, ...]
     model: Additive | None
@@ -105,7 +108,7 @@ def check(lengths: Sequence[int], repeats: int, output_tokens: int) -> None:
     """Refuse what no two halves can be told from.
 
     Raises:
-        ConfigError: fewer than six lengths, one repeat, or answers of less than 4 tokens.
+        ConfigError: fewer than six lengths, one of them below 2, one repeat, or answers of less than 4 tokens.
     """
     if len(set(lengths)) < FEWEST_LENGTHS or min(lengths) < 2:
         raise ConfigError(
@@ -120,7 +123,11 @@ def check(lengths: Sequence[int], repeats: int, output_tokens: int) -> None:
 
 
 def measure(bench: Bench) -> None:
-    """Ask every length, in shuffled order, with answers of two lengths; then predict one more, and ask that."""
+    """Ask every length, in shuffled order, with answers of two lengths; then predict one more, and ask that.
+
+    Raises:
+        Unsupported: every answer ended with its first token. RunFailed: too few lengths were answered.
+    """
     settings = bench.settings
     lengths, repeats, output = sorted(set(settings.lengths)), settings.repeats, settings.output_tokens
     unseen = unseen_length(lengths)
@@ -139,6 +146,11 @@ def measure(bench: Bench) -> None:
     bench.canary()
     own = _fitted(bench.rows)
     model = fit(own)
+    if model is None and own and all(row.output_tokens < 2 for row in own):
+        raise Unsupported(
+            "every answer ended with its first token, so that there is no time a token to fit; give a --text that "
+            "the model goes on from"
+        )
     if model is None:
         raise RunFailed("halves: too many requests failed for a line through five lengths; see records.jsonl")
     prompts = [bench.requester.prompt(f"{PART}-unseen-{repeat}", text) for repeat, text in enumerate(texts)]
@@ -171,7 +183,8 @@ def unseen_length(lengths: Sequence[int]) -> int:
 def fit(rows: Sequence[Row]) -> Additive | None:
     """The additive model by least squares on relative errors, over the medians of equal requests.
 
-    None below five lengths. Where all answers have one length, their cost a token is the median of the rows' own.
+    None below five lengths, or where no answer has a second token. Where all answers have one length, their cost a
+    token is the median of the rows' own.
     """
     cells: dict[tuple[int, int], list[Row]] = {}
     for row in rows:
@@ -183,7 +196,10 @@ def fit(rows: Sequence[Row]) -> Additive | None:
     prompts = np.array([statistics.median(row.prompt_tokens for row in own) for own in cells.values()])
     outputs = np.array([float(output) for _, output in cells])
     if len(set(outputs)) == 1:
-        tpot = statistics.median(row.tpot_s for row in rows if row.tpot_s is not None)
+        told = [row.tpot_s for row in rows if row.tpot_s is not None]
+        if not told:
+            return None
+        tpot = statistics.median(told)
         line = least(np.stack([np.ones_like(times), prompts], 1), times - tpot * outputs, times)
         base, prompt_token = line.coefficients
         return Additive(base_s=base, prompt_token_s=prompt_token, output_token_s=tpot, lengths=lengths)

@@ -121,7 +121,7 @@ class Judged:
 class Measured:
     """A point is complete. `start_at_s` and `end_at_s` are its steady state's.
 
-    `client_cpu_s` is what specq itself took of the processor meanwhile, from `cpu_from_s` to `cpu_to_s`. `numbers` are
+    `client_cpu_s` is what specq itself took of the processor in the `client_wall_s` that the point took. `numbers` are
     what the server's counters grew by over the steady state, empty where it has none; `device` what was seen of the
     device: `source`, and the mean and highest of each reading.
     """

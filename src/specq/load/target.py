@@ -234,7 +234,7 @@ class Target:
         return {"draft_calls": now.calls - calls, "draft_s": now.seconds - seconds}
 
     def grown(self, before: str | None, after: str | None) -> tuple[dict[str, Any], tuple[str, ...]]:
-        """What the counters grew by between two scrapes, and notes; empty where there are none."""
+        """What the counters grew by between two scrapes, empty where they cannot be read, and notes on that."""
         if before is None or after is None:
             return {}, ()
         try:
