@@ -40,10 +40,10 @@ def ranking(found: FromFiles) -> Iterator[RenderableType]:
         yield text("Tokens per step grow with k, and so do the seconds of a step: --plain-s and --draft-s weigh them.")
     else:
         yield text(f"Every k from 1 to {found.most} under every exact rule; the best k of each draft and rule.")
-    if _alike(found):
+    if found.sampling.temperature == 0:
         yield text("At temperature 0 all rules accept the same.")
     columns = ("draft", "rule", "k", "tokens/step", "95 %", *(("speed-up", "95 %") if found.seconds else ()))
-    yield from table(columns, [_row(one, _alike(found)) for one in shown(found)])
+    yield from table(columns, [_row(one, _alike(found, one)) for one in shown(found)])
     if any(one.bounded for one in found.counts.values()):
         yield text(
             'Where the files bound the law and do not fix it, "a to b" holds what it can be; more log-probabilities a '
@@ -59,11 +59,11 @@ def ranking(found: FromFiles) -> Iterator[RenderableType]:
 
 
 def shown(found: FromFiles) -> list[Replayed]:
-    """The rows of the table, the best first; at temperature 0 rules do not differ and share a row."""
+    """The rows of the table, the best first; at temperature 0 and for lookups rules share a row."""
     powers = {1 << power for power in range(found.most.bit_length())} | {found.most}
     seen: dict[tuple[str, str, int], Replayed] = {}
     for one in found.cells:
-        rule = "" if _alike(found) else one.cell.rule
+        rule = "" if _alike(found, one) else one.cell.rule
         if found.seconds is not None:
             seen.setdefault((one.cell.draft, rule, 0), one)
         elif one.cell.k in powers:
@@ -98,8 +98,8 @@ def as_json(found: FromFiles) -> dict[str, Any]:
     }
 
 
-def _alike(found: FromFiles) -> bool:
-    return found.sampling.temperature == 0
+def _alike(found: FromFiles, one: Replayed) -> bool:
+    return found.sampling.temperature == 0 or one.cell.draft in found.lookups
 
 
 def _settings(found: FromFiles) -> str:

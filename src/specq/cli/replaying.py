@@ -15,7 +15,8 @@ from specq.core.errors import ConfigError
 def replay(
     target: Annotated[Path, typer.Option("--target", metavar="FILE", help="The target's log-probabilities (JSONL).")],
     draft: Annotated[
-        list[str], typer.Option("--draft", metavar="NAME=FILE", help="A draft's, of the same texts; repeatable.")
+        list[str],
+        typer.Option("--draft", metavar="NAME=FILE", help="A draft's file, or lookup; repeatable."),
     ],
     temperature: Annotated[float, typer.Option("--temperature", help="The texts were drawn at; 0: greedy.")] = 0.0,
     top_k: Annotated[int, typer.Option("--top-k", help="0 switches it off.")] = 0,

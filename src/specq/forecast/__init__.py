@@ -156,6 +156,8 @@ def replay_files(
 ) -> FromFiles:
     """Rank drafts from files of prompt log-probabilities: every k up to `most`, every exact rule, the best first.
 
+    "lookup" or "lookup:suffix" in the place of a draft's file copies from the texts themselves.
+
     Where the files do not fix the law, the tokens per step lie between bounds. `seconds` (specq.forecast.files_check)
     turns them into speed-ups. A text that ended before `max_new_tokens`, the limit that it was drawn with, had a last
     step that proposed beyond its end; None: the limit is not known, and speed-ups lie between bounds.

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -10,12 +10,14 @@ import numpy as np
 
 from specq.core.errors import PromptError
 from specq.core.types import EXACT_RULES, Sampling
-from specq.forecast import between, files_check, imported, pairing, predict
+from specq.forecast import between, copied, files_check, imported, pairing, predict
+from specq.forecast.between import Between
 from specq.forecast.files_check import Seconds
 from specq.forecast.imported import Text
 from specq.forecast.origin import Evidence
 from specq.forecast.pairing import Paired
 from specq.forecast.predict import Cell
+from specq.forecast.replay import Copied
 from specq.forecast.warped import Reach
 
 
@@ -58,7 +60,8 @@ class FromFiles:
     `sampling` holds the temperature and truncation that were replayed, `most` the most tokens that a step proposes,
     `max_new_tokens` the limit of the answers; None: it is not known, which leaves speed-ups their bounds.
     `checked` counts the texts of which the log-probabilities show that the target wrote them at these settings; those
-    of the others do not fix it. `counts` has the tokens of each draft.
+    of the others do not fix it. `counts` has the tokens of each draft. `lookups` are the drafts that copy, for which
+    all rules do the same.
     """
 
     cells: tuple[Replayed, ...]
@@ -69,6 +72,7 @@ class FromFiles:
     checked: int
     counts: dict[str, Counts]
     seconds: Seconds | None
+    lookups: tuple[str, ...] = ()
 
     @property
     def best(self) -> Replayed:
@@ -90,6 +94,8 @@ def rank(
 ) -> FromFiles:
     """Replay every draft's file along the target's, with every k up to `most` and every exact rule; the best first.
 
+    "lookup" or "lookup:suffix" in the place of a file copies from the texts themselves, which takes no seconds.
+
     Raises:
         PromptError: a file is none, is of other texts than the target's, or has texts that the target did not write
             or that are longer than their limit.
@@ -100,13 +106,25 @@ def rank(
     files_check.check_k(most)
     files_check.check_limit(max_new_tokens)
     if seconds is not None:
-        files_check.check_seconds(seconds, drafts)
+        files_check.check_seconds(seconds, [name for name, path in drafts.items() if copied.match(path) is None])
     wanted = imported.load(target)
     _check_lengths(wanted, max_new_tokens)
     laws = {id: pairing.law(text, sampling) for id, text in wanted.items()}
     checked = _written(target, wanted, laws, sampling)
-    pairs = {name: _pairs(target, wanted, laws, path, sampling, max_new_tokens) for name, path in drafts.items()}
-    cells = [one for name, some in pairs.items() for one in _cells(name, some, most, seconds)]
+    texts: dict[str, Sequence[Between | Copied]] = {}
+    counts: dict[str, Counts] = {}
+    lookups = []
+    for name, path in drafts.items():
+        if (how := copied.match(path)) is None:
+            pairs = _pairs(target, wanted, laws, path, sampling, max_new_tokens)
+            texts[name], counts[name] = [one.between for one in pairs], _counts(pairs)
+        else:
+            texts[name] = [copied.along(text, laws[id], how, most, max_new_tokens) for id, text in wanted.items()]
+            counts[name] = _known(laws.values())
+            lookups.append(name)
+    cells = [
+        one for name, some in texts.items() for one in _cells(name, some, most, seconds, max_new_tokens is not None)
+    ]
     order = {rule: place for place, rule in enumerate(EXACT_RULES)}
     cells.sort(
         key=lambda one: (-round((one.speedup or one.tokens_per_step).least, 9), one.cell.k, order[one.cell.rule])
@@ -118,8 +136,9 @@ def rank(
         max_new_tokens=max_new_tokens,
         texts=len(wanted),
         checked=checked,
-        counts={name: _counts(some) for name, some in pairs.items()},
+        counts=counts,
         seconds=seconds,
+        lookups=tuple(lookups),
     )
 
 
@@ -176,14 +195,16 @@ def _pairs(
     return [pairing.pair(text, laws[id], own[id], sampling, max_new_tokens) for id, text in wanted.items()]
 
 
-def _cells(name: str, pairs: Sequence[Paired], most: int, seconds: Seconds | None) -> list[Replayed]:
-    texts = [one.between for one in pairs]
+def _cells(
+    name: str, texts: Sequence[Between | Copied], most: int, seconds: Seconds | None, known: bool
+) -> list[Replayed]:
+    """Every k and rule of a draft; `known`: how far last steps may propose past the ends of the texts."""
     tokens = np.array([len(text) - 1 for text in texts], dtype=float)
     rng = np.random.default_rng(0)
     drawn = rng.multinomial(len(tokens), np.full(len(tokens), 1 / len(tokens)), size=predict.RESAMPLES)
     weights = np.vstack([np.ones(len(tokens)), drawn])
-    steps = between.summed(texts, np.ones(most + 1))
-    paid = None if seconds is None else between.summed(texts, seconds.steps(name, most))
+    steps = _summed(texts, np.ones(most + 1), known)
+    paid = None if seconds is None else _summed(texts, seconds.steps(name, most), known)
     reach = None
     if seconds is not None:
         # A text of one step that may propose anything: what the seconds alone allow.
@@ -202,6 +223,13 @@ def _cells(name: str, pairs: Sequence[Paired], most: int, seconds: Seconds | Non
                 )
             )
     return found
+
+
+def _summed(texts: Sequence[Between | Copied], cost: np.ndarray, known: bool) -> between.Pair:
+    """The least and the greatest that the steps of each text cost."""
+    if copies := [one for one in texts if isinstance(one, Copied)]:
+        return copied.summed(copies, cost, known=known)
+    return between.summed([one for one in texts if isinstance(one, Between)], cost)
 
 
 def _span(
@@ -225,3 +253,10 @@ def _counts(pairs: Sequence[Paired]) -> Counts:
     tokens = sum(len(one.between) for one in pairs)
     exact, outside = sum(one.exact for one in pairs), sum(one.outside for one in pairs)
     return Counts(tokens=tokens, exact=exact, bounded=tokens - exact - outside, outside=outside)
+
+
+def _known(laws: Iterable[Sequence[Reach]]) -> Counts:
+    """The tokens of a lookup: the texts' ids fix what it proposes."""
+    members = [one.member for law in laws for one in law]
+    outside = members.count("out")
+    return Counts(tokens=len(members), exact=len(members) - outside, bounded=0, outside=outside)

@@ -29,7 +29,7 @@ class Seconds:
     verify: Mapping[int, float] = field(default_factory=dict)
 
     def steps(self, draft: str, most: int) -> np.ndarray:
-        """Seconds of a step with 0 .. most proposals of a draft, [most + 1]."""
+        """Seconds of a step with 0 .. most proposals of a draft, [most + 1]; of one without seconds, of a lookup."""
         passes = sorted({1: self.plain, **self.verify}.items())
         # What noise made fall is held level, so that the line beyond the last pass does not fall either.
         level = np.maximum.accumulate([taken for _, taken in passes])
@@ -38,7 +38,7 @@ class Seconds:
             for (rows, _), taken in zip(passes, level, strict=True)
         ]
         verify = Curve(plain=points[0], points=tuple(points), context=0, measured_s=0.0).parts(most)["verify"]
-        whole: np.ndarray = self.draft[draft] * np.arange(most + 1) + verify
+        whole: np.ndarray = self.draft.get(draft, 0.0) * np.arange(most + 1) + verify
         return whole
 
 
