@@ -22,6 +22,7 @@ class FakeDecoder:
     drift: float = 0.0
     dips: bool = False
     heavy: float = 1.0
+    told: int = 0
     clock: list[int] = field(default_factory=list)
     seen: list[tuple[int, tuple[int, ...], Sampling]] = field(default_factory=list)
 
@@ -52,6 +53,7 @@ class FakeDecoder:
                     )
                 )
                 left, context = left - emitted, context + emitted
+                self.told += 1
                 on_step(steps[-1])
             made.append(
                 Generation(
@@ -120,9 +122,12 @@ def test_first_steps_are_left_out_and_each_k_is_measured_beside_plain_steps() ->
 
 
 def test_a_draft_that_is_never_right_takes_no_more_steps_than_one_that_always_is() -> None:
-    found, _ = measured("early_exit")
-    assert {one.proposed: one.n for one in found.points} == {1: 5, 4: 3}
-    assert found.plain.n == 15
+    found, target = measured("early_exit")
+    # Two texts of each k, one of which warms up; a first step warms up too.
+    assert {one.k: one.told for one in target.decoders if one.k} == {1: 2 * (1 + 5), 4: 2 * (1 + 3)}
+    # Texts are counted: one of each k, and three plain ones between.
+    assert {one.proposed: one.n for one in found.points} == {1: 1, 4: 1}
+    assert found.plain.n == 3
 
 
 def test_a_machine_that_slows_down_while_it_measures_moves_no_ratio() -> None:

@@ -246,3 +246,25 @@ def test_limits_are_the_dearest_step_all_wrong_and_the_best_step_all_right() -> 
     assert found[1].tolist() == [pytest.approx(1 / 1.5), pytest.approx(2.0)]
     # Two proposals lose even when right; a step may propose fewer.
     assert found[2].tolist() == [pytest.approx(0.25), pytest.approx(2.0)]
+
+
+def test_passes_that_were_measured_once_part_drafts_that_are_off_by_them_together() -> None:
+    """Two drafts alike: the target's passes blur the speed-up of each, and not which of them is faster."""
+    rng = np.random.default_rng(5)
+    texts = [text((rng.random(33) < 0.6).astype(float)) for _ in range(12)]
+    found = []
+    for own in (curve(1.6), dataclasses.replace(curve(1.6), passes_error=0.1), curve(1.6, spread=0.2)):
+        ranked = predict.rank({"a": texts, "b": texts}, {"a": own, "b": own}, ks=(4,), rules=("rejection",))
+        found.append(ranked.of(Cell(draft="a", k=4, rule="rejection")))
+    ends = [(one.low or 0.0, one.high or 0.0) for one in found]
+    for low, high in ends[1:]:
+        assert 0 < low < ends[0][0] < ends[0][1] < high
+    # Only what each curve is off by itself may make the other draft the better one.
+    assert found[0].regret == found[1].regret == 0
+    assert found[2].regret > 0.01
+
+
+def test_a_pass_counts_as_much_as_it_has_of_a_step() -> None:
+    half = [dataclasses.replace(one, draft_s=one.verify_s) for one in curve(1.0).points]
+    own = dataclasses.replace(curve(1.0), points=tuple(half), passes_error=0.06)
+    assert predict.curve_error(own) == pytest.approx(0.03)

@@ -6,7 +6,8 @@ perfect draft, (k + 1) T(1) / step(k), and the tokens per step at which drafting
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+import math
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -15,10 +16,11 @@ import numpy as np
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Point:
-    """Seconds of a step with `proposed` proposals: medians of its parts over `n` steps.
+    """Seconds of a step with `proposed` proposals: medians of its parts over the steps of `n` texts.
 
     `rest_s` holds sampling, verifying, rolling back and bookkeeping. `spread` is the median distance of whole steps
-    from their median, as a share of it. `context` is the tokens before such a step, the median; 0: not known.
+    from their median, as a share of it. Steps of one text lie within a second and share what the machine does in it, so
+    that texts are what is counted. `context` is the tokens before such a step, the median; 0: not known.
     """
 
     proposed: int
@@ -49,6 +51,9 @@ class Curve:
     `copies` is the curve of the lookup that goes before the draft, whose own curve this is; None without one. What a
     draft's pass over the tokens of copied blocks takes beyond a pass over one token is in neither. `quantized`: the
     target's weights are.
+
+    `passes_error` is the relative standard error of the target's passes where they were measured once for all drafts,
+    whose curves are then off together; 0 where this one has passes of its own.
     """
 
     plain: Point
@@ -60,6 +65,7 @@ class Curve:
     depths: tuple[Curve, ...] = ()
     copies: Curve | None = None
     quantized: bool = False
+    passes_error: float = 0.0
 
     def parts(self, most: int, contexts: Sequence[int] | np.ndarray | None = None) -> dict[str, np.ndarray]:
         """Seconds of "draft", "verify" and "rest" for 0 .. most proposals, [most + 1] each.
@@ -165,6 +171,14 @@ class Curve:
         if verify >= (k + 1) * plain:
             return f"{said}: verifying {k + 1} tokens takes {verify / plain:.2f} plain steps{also}"
         return f"{said}: drafting takes {draft / plain:.2f} and verifying {verify / plain:.2f} plain steps{also}"
+
+
+def relative_error(points: Iterable[Point]) -> float:
+    """The relative standard error of steps in plain steps, of the worst of these points.
+
+    They are medians over n texts, of a spread that is 0.67 of a standard deviation; as many plain ones stand below.
+    """
+    return max((math.sqrt(2) * 1.2533 * one.spread / 0.6745 / math.sqrt(one.n) for one in points), default=0.0)
 
 
 def named(curves: Mapping[str, Curve]) -> Iterator[tuple[str, Curve]]:

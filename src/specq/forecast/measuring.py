@@ -17,7 +17,7 @@ from specq.core.clock import now
 from specq.core.types import DraftSpec, Prompt, Sampling, Step
 from specq.engines.base import Decoder, LoadedTarget
 from specq.forecast import rising
-from specq.forecast.cost import Curve, Point
+from specq.forecast.cost import Curve, Point, relative_error
 from specq.forecast.places import laid, room, steps_of
 from specq.forecast.pooled import factor, in_plain_steps, point, points, scaled, times
 
@@ -40,7 +40,7 @@ class _Depth:
     tokens: int
     ks: tuple[int, ...]
     limit: int | None
-    plain: list[Step] = field(default_factory=list)
+    plain: list[list[Step]] = field(default_factory=list)
     drafted: list[tuple[list[Step], float]] = field(default_factory=list)
 
 
@@ -198,9 +198,9 @@ def _plainly(
 ) -> float:
     """Decode a short plain text, keep its steps, and say what its median step took."""
     taken, prefill_s = _steps(plain, prompt, sampling, 0, depth.limit)
-    depth.plain += taken
+    depth.plain.append(taken)
     prefills.setdefault(depth.tokens, []).append(prefill_s)
-    return point(0, taken).step_s
+    return point(0, [taken]).step_s
 
 
 def _measured(
@@ -217,9 +217,10 @@ def _measured(
             slower=slower,
         ),
         # Of plain steps, which lie as far after the prompt at each depth, so that depths keep their order.
-        context=int(np.median([step.context for step in depth.plain])),
+        context=int(np.median([step.context for text in depth.plain for step in text])),
         measured_s=used,
         prefill_tokens=depth.tokens,
+        passes_error=relative_error(passes.values()),
     )
 
 

@@ -23,6 +23,7 @@ ENOUGH = 5
 """Steps with proposals from which on a draft's own steps say how far steps lie from its curve."""
 TEXTS = 4
 """Texts from which on a draft has a factor of its own; with fewer it is 1."""
+_SECONDS = ("draft_s", "verify_s", "sample_s", "rest_s")
 # The standard error of a median over that of a mean, of many normal values: the root of pi / 2.
 _OF_MEDIAN = math.sqrt(math.pi / 2)
 
@@ -38,8 +39,9 @@ def prober(target: LoadedTarget, say: Callable[[str], None]) -> DraftSpec | None
     return draft
 
 
-def point(proposed: int, steps: Sequence[Step]) -> Point:
-    """Medians of steps of one kind."""
+def point(proposed: int, texts: Sequence[Sequence[Step]]) -> Point:
+    """Medians of steps of one kind, text by text."""
+    steps = [step for text in texts for step in text]
     parts = np.array([_parts(step) for step in steps])
     whole = parts.sum(axis=1)
     middle = float(np.median(whole))
@@ -49,21 +51,23 @@ def point(proposed: int, steps: Sequence[Step]) -> Point:
         draft_s=float(draft),
         verify_s=float(verify),
         rest_s=float(rest),
-        n=len(steps),
+        n=len(texts),
         spread=float(np.median(np.abs(whole - middle))) / middle,
         context=int(np.median([step.context for step in steps])),
     )
 
 
-def scaled(steps: Iterable[tuple[Sequence[Step], float]], plain_s: float) -> list[Step]:
-    """Steps as they would have been where a plain step takes `plain_s`; each text comes with its own plain step."""
+def scaled(steps: Iterable[tuple[Sequence[Step], float]], plain_s: float) -> list[list[Step]]:
+    """Steps, text by text, as where a plain step takes `plain_s`; each text comes with the plain step around it."""
     return [
-        replace(
-            step,
-            **{name: plain_s / around * getattr(step, name) for name in ("draft_s", "verify_s", "sample_s", "rest_s")},
-        )
+        [
+            replace(
+                step,
+                **{name: plain_s / around * getattr(step, name) for name in _SECONDS},
+            )
+            for step in text
+        ]
         for text, around in steps
-        for step in text
     ]
 
 
@@ -103,19 +107,21 @@ def times(one: Point, by: float) -> Point:
 
 
 def points(
-    steps: Sequence[Step], passes: Mapping[int, Point], sizes: Iterable[int], *, slower: float = 1.0
+    texts: Sequence[Sequence[Step]], passes: Mapping[int, Point], sizes: Iterable[int], *, slower: float = 1.0
 ) -> tuple[Point, ...]:
     """The points of a draft, rising in proposals.
 
     Args:
-        steps: of the draft, in seconds of the machine at one speed.
+        texts: the steps of each with the draft, in seconds of the machine at one speed.
         passes: the target's pass by proposals, at the same speed; none: each size has the medians of its own steps.
         sizes: the proposals that are wanted where `passes` is empty.
         slower: the draft's factor for the target's passes.
     """
-    by_size: dict[int, list[Step]] = {}
-    for step in steps:
-        by_size.setdefault(step.proposed, []).append(step)
+    by_size: dict[int, list[list[Step]]] = {}
+    for text in texts:
+        for size in dict.fromkeys(step.proposed for step in text):
+            by_size.setdefault(size, []).append([step for step in text if step.proposed == size])
+    steps = [step for text in texts for step in text]
     idle = [point(0, by_size[0])] if 0 in by_size else []
     if not passes:
         return (*idle, *(point(size, by_size[size]) for size in sorted(by_size) if size and size in sizes))
@@ -123,7 +129,9 @@ def points(
     known = [step for step in own if step.proposed in passes]
     token = float(np.median([step.draft_s / step.proposed for step in own])) if own else 0.0
     seen = sorted({step.proposed for step in known})
-    rests = [float(np.median([step.sample_s + step.rest_s for step in by_size[size]])) for size in seen]
+    rests = [
+        float(np.median([step.sample_s + step.rest_s for text in by_size[size] for step in text])) for size in seen
+    ]
     made = []
     for size in sorted(passes):
         there = passes[size]
@@ -132,7 +140,8 @@ def points(
     if len(known) >= ENOUGH:
         whole = {one.proposed: one.step_s for one in made}
         off = [abs(sum(_parts(step)) / whole[step.proposed] - 1) for step in known]
-        made = [replace(one, n=len(known), spread=float(np.median(off))) for one in made]
+        of_texts = sum(any(step.proposed in passes for step in text if step.proposed) for text in texts)
+        made = [replace(one, n=of_texts, spread=float(np.median(off))) for one in made]
     return (*idle, *made)
 
 

@@ -9,7 +9,7 @@ import numpy as np
 
 from specq.core.types import EXACT_RULES, Rule
 from specq.forecast import MOST_K, replay
-from specq.forecast.cost import Curve
+from specq.forecast.cost import Curve, relative_error
 from specq.forecast.replay import Copied, Traced
 from specq.stats.intervals import more_prompts, t_interval
 
@@ -112,6 +112,7 @@ def rank(
     drawn = rng.multinomial(count, written / count, size=resamples)
     weights = np.vstack([np.ones(len(tokens)), drawn])
     begins: Sequence[int | None] = [None] * len(tokens) if prompt_tokens is None else prompt_tokens
+    together = rng.normal(size=resamples + 1)
     cells, times, rows, plains = [], [], [], []
     reach: dict[str, np.ndarray] = {}
     for name, some in texts.items():
@@ -122,7 +123,8 @@ def rank(
         plains.append(base.sum() / tokens.sum())
         counts = replay.steps(some, most)
         reach[name] = limits(costs, curve_error(curve))
-        error = np.exp(rng.normal(0.0, curve_error(curve), size=resamples + 1))
+        # What a curve has of its own, and the target's passes, which all curves are off by together.
+        error = np.exp(rng.normal(0.0, own_error(curve), size=resamples + 1) + shared_error(curve) * together)
         error[0] = 1.0
         for rule in rules:
             for k in ks:
@@ -225,13 +227,22 @@ def _size(text: Traced | Copied) -> int:
 
 
 def curve_error(curve: Curve) -> float:
-    """The relative standard error of a step's seconds over a plain step's.
+    """The relative standard error of a step's seconds over a plain step's."""
+    return float(np.hypot(own_error(curve), shared_error(curve)))
 
-    They are medians of n steps, of a spread that is 0.67 of a standard deviation.
+
+def own_error(curve: Curve) -> float:
+    """The part of it that is this draft's alone."""
+    return relative_error([curve.plain, *curve.points, *(() if curve.copies is None else curve.copies.points)])
+
+
+def shared_error(curve: Curve) -> float:
+    """The part of it that all drafts share whose passes of the target were measured together.
+
+    Of the seconds of a step it is off by the share that the pass has in them.
     """
-    parts = [curve.plain, *curve.points, *(() if curve.copies is None else curve.copies.points)]
-    worst = max(1.2533 * point.spread / 0.6745 / np.sqrt(point.n) for point in parts)
-    return float(np.sqrt(2) * worst)
+    error = max(one.passes_error for one in (curve, *curve.depths))
+    return error * max((one.verify_s / one.step_s for one in curve.points if one.proposed), default=1.0)
 
 
 def limits(costs: Sequence[tuple[np.ndarray, np.ndarray]], error: float) -> np.ndarray:

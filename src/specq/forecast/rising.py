@@ -15,7 +15,8 @@ from specq.forecast.cost import Curve, Point, named
 
 NOISE = 0.05
 """How far below a pass over fewer tokens a pass may be measured: beyond it something else was measured."""
-# The spread of n steps by which their median is off as a standard error: the inverse of what predict.curve_error does.
+# The spread of the steps of n texts by which their median is off as a standard error: the inverse of what
+# cost.relative_error does.
 _SPREAD = 0.6745 / 1.2533
 
 
