@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from typing import Any
 
@@ -9,6 +10,7 @@ import pytest
 import torch
 
 import tiny_models
+from specq.distill import given as texts_of_users
 from specq.distill import recipe, shards, writing
 from specq.distill.given import Given, GivenText
 from specq.distill.sampler import Text
@@ -118,3 +120,15 @@ def test_a_batch_says_nothing_until_it_is_done(
     found: Files = writer(1024).train_texts(folder(tmp_path / "a"), None, said.append)
     assert len(said) > 10 * len(found.about)
     assert said[-1].startswith("the target's texts: 1024 tokens, of 1024")
+
+
+@pytest.mark.parametrize(
+    ("context", "says"),
+    [(40, "2 of 3 texts were cut to the target's context of 40 tokens"), (4096, "1 of 3 texts were cut to 512 tokens")],
+)
+def test_texts_that_the_context_cuts_go_unsaid(tmp_path: Path, context: int, says: str) -> None:
+    file = tmp_path / "texts.jsonl"
+    file.write_text("".join(json.dumps({"text": "ab" * n}) + "\n" for n in (15, 100, 600)))
+    found = texts_of_users.texts(file, tiny_models.tokenizer(), context=context)
+    assert [note for note in found.notes if " cut " in note] == [says]
+    assert max(len(one.ids) for one in found.texts) <= context

@@ -51,7 +51,7 @@ def texts(path: Path, tokenizer: Any, *, context: int | None) -> Given:
     kinds = _kinds(path, len(values))
     asked: list[tuple[int, ...]] = []
     read: list[GivenText] = []
-    short = cut = long = 0
+    short = cut = long = filled = 0
     for number, (value, kind) in enumerate(zip(values, kinds, strict=True), start=1):
         where = f"{path}: text {number}"
         if kind == "prompt" or (kind == "messages" and value[-1]["role"] != "assistant"):  # type: ignore[index]
@@ -63,8 +63,11 @@ def texts(path: Path, tokenizer: Any, *, context: int | None) -> Given:
             continue
         ids = calibration.encode(tokenizer, value, where=where)
         start = _start(tokenizer, value, ids)
-        cut += len(ids) > start + LONGEST
-        ids = ids[: min(start + LONGEST, context or start + LONGEST)]
+        # Of two limits the lower one cuts: a text is told once.
+        most = min(start + LONGEST, context or start + LONGEST)
+        cut += len(ids) > most == start + LONGEST
+        filled += len(ids) > most < start + LONGEST
+        ids = ids[:most]
         if len(ids) - start < SHORTEST:
             short += 1
         else:
@@ -75,6 +78,7 @@ def texts(path: Path, tokenizer: Any, *, context: int | None) -> Given:
             (short, f"texts were dropped: fewer than {SHORTEST} tokens to learn"),
             (long, "prompts were dropped: they fill the target's context"),
             (cut, f"texts were cut to {LONGEST} tokens"),
+            (filled, f"texts were cut to the target's context of {context} tokens"),
             (
                 len(read),
                 "texts were read as they stand and are not the target's own: what it says of them is "

@@ -97,8 +97,3 @@ def as_json(found: Resampled) -> dict[str, float | None]:
 
 def _rounded(value: float | None) -> float | None:
     return None if value is None else round(value, 5)
-
-
-def prompts_of(held: Files) -> Sequence[tuple[int, ...]]:
-    """What stands before the learned tokens of each held-out text."""
-    return [entry.ids[: entry.start] for entry in held.entries]
