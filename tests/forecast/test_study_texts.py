@@ -6,11 +6,13 @@ import dataclasses
 from collections.abc import Callable
 from typing import Any
 
+import numpy as np
 import pytest
 
 import tiny_models as tiny
 from specq.core.errors import Unsupported, UserError
 from specq.core.types import Sampling
+from specq.decoding.law import Law
 from specq.forecast import written
 
 PROMPTS = [tiny.prompt(f"{c}{c}ab {i} ab", id=c) for i, c in enumerate("bcd")]
@@ -76,3 +78,12 @@ def test_texts_without_a_step_end_in_an_internal_error(target_of: Callable[..., 
     at_once = dataclasses.replace(WARM, max_new_tokens=1)
     with pytest.raises(UserError, match="ends each of 3 texts with the first token"):
         written.write(target_of("llama"), PROMPTS, at_once, together=True)
+
+
+def test_a_tie_at_the_top_of_the_draft_is_always_proposed() -> None:
+    """As the audit of a live run has it; greedy steps are counted, so that a half of one means nothing there."""
+    ones = np.ones(3)
+    law = Law(p=ones, entropy=ones, variance=ones, hit=np.array([1.0, 0.5, 0.0]), gap=np.array([0.0, 0.0, 2.0]),
+              confidence=ones)  # fmt: skip
+    assert written.traced(law, law, WARM).hit.tolist() == [1.0, 0.5, 0.0]
+    assert written.traced(law, law, dataclasses.replace(WARM, temperature=0.0)).hit.tolist() == [1.0, 1.0, 0.0]

@@ -171,7 +171,7 @@ def expected_steps(
 ) -> tuple[float, float]:
     """Mean and variance of the steps that a model draft takes to emit the text; `copies` as in law.steps."""
     # A token at the very edge of a truncated law may be scored 0 by rounding; the text has it, so it was not.
-    return law.steps(rule, np.maximum(target.p, 1e-9), draft.p, draft.hit, k, copies)
+    return law.steps(rule, np.maximum(target.p, law.LEAST_P), draft.p, draft.hit, k, copies)
 
 
 def lookup_steps(drafter: Drafter, warper: Warper, prompt: Sequence[int], ids: Sequence[int], k: int) -> int:

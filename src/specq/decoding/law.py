@@ -20,6 +20,9 @@ import numpy as np
 
 from specq.core.types import EXACT_RULES, Rule
 
+LEAST_P = 1e-9
+"""Stands for the probability of a token that the text has and that rounding put outside a truncated law."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Law:

@@ -12,7 +12,7 @@ from specq.core.errors import Unsupported, UserError
 from specq.core.hashes import seed_of
 from specq.core.nouns import counted
 from specq.core.types import DraftSpec, Generation, Prompt, Sampling
-from specq.decoding.law import Law
+from specq.decoding.law import LEAST_P, Law
 from specq.engines.base import Copies, Decoder, LoadedTarget
 from specq.forecast import MOST_K, origin
 from specq.forecast.replay import Copied, Traced
@@ -100,9 +100,13 @@ def read(
 
 
 def traced(target: Law, draft: Law, sampling: Sampling) -> Traced:
-    """A text for replay; at temperature 0 each token is the target's own, and the draft has it or not."""
-    hit = (draft.gap <= 0).astype(float)
+    """A text for replay; at temperature 0 each token is the target's own, and the draft has it or not.
+
+    A token that ties with another at the top of a sampled text's draft is what it proposes in half of the cases, as
+    the audit of a live run counts it. At temperature 0 steps are counted, not expected, and a tie is taken for a hit.
+    """
     if sampling.temperature == 0:
+        hit = (draft.gap <= 0).astype(float)
         return Traced(p=np.ones(len(hit)), q=hit, hit=hit)
     # Rounding may leave a token at the edge of a truncated law without probability; the text has it, so it had some.
-    return Traced(p=np.clip(target.p, 1e-9, 1.0), q=np.clip(draft.p, 0.0, 1.0), hit=hit)
+    return Traced(p=np.clip(target.p, LEAST_P, 1.0), q=np.clip(draft.p, 0.0, 1.0), hit=draft.hit)
