@@ -5,7 +5,9 @@ from __future__ import annotations
 import io
 import json
 import re
+import sys
 from dataclasses import replace
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
@@ -13,8 +15,9 @@ import numpy as np
 import pytest
 from rich.console import Console
 
+from specq import api, cli
 from specq.cli import draft_views, drafting
-from specq.core.errors import ConfigError
+from specq.core.errors import ConfigError, RunFailed
 from specq.core.types import EXACT_RULES, DraftSpec, Prompt, Rule
 from specq.forecast import predict
 from specq.forecast.cost import Curve, Point
@@ -22,6 +25,9 @@ from specq.forecast.predict import Cell
 from specq.forecast.replay import Traced
 from specq.forecast.strata import strata
 from specq.forecast.study import Spent
+
+sys.path.insert(0, str(Path(__file__).parents[1] / "report"))
+from report_runs import whole_run
 
 
 def point(proposed: int, step_s: float) -> Point:
@@ -129,6 +135,39 @@ def test_one_prompt_gets_no_interval_and_says_so() -> None:
     told = shown(draft_views.study(found(1)))
     assert "One prompt: there is no interval" in told
     assert "nan" not in told
+
+
+def test_one_text_with_steps_among_many_gets_no_interval_and_no_reason() -> None:
+    one = found(3)
+    texts = [text(1.0), *[Traced(p=np.ones(1), q=np.ones(1), hit=np.ones(1))] * 2]
+    one.ranking = predict.rank({"d": texts}, one.curves, ks=(2,), rules=("match",), prompt_tokens=[20] * 3)
+    told = " ".join(shown(draft_views.study(one)).split())
+    assert "One of 3 texts alone has a step" in told
+    assert "alone has a step" not in shown(draft_views.study(found(3)))
+
+
+@pytest.mark.parametrize("ended", [True, False])
+def test_a_live_run_that_fails_takes_the_forecast_with_it(
+    ended: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    folder = whole_run(tmp_path / "run")
+
+    def fails(*_: Any, **__: Any) -> None:
+        error = RunFailed("d_k2#1 has no answer: it broke")
+        error.finished = folder if ended else None
+        raise error
+
+    monkeypatch.setattr(api, "ask_drafts", lambda *_, **__: SimpleNamespace(levers={"d": None}))
+    monkeypatch.setattr(api, "study_drafts", lambda *_, **__: found())
+    monkeypatch.setattr(api, "validate_drafts", fails)
+    words = ["drafts", "m", "early_exit:2", "--prompts", "p.jsonl", "--out", str(tmp_path / "out")]
+    assert cli.main([*words, "--json"]) == 1
+    said = capsys.readouterr()
+    made = json.loads(said.out.splitlines()[-1])
+    assert (made["best"]["draft"], made["run"]) == ("d", str(folder) if ended else None)
+    assert said.err.count("it broke") == 1
+    assert cli.main(words) == 1
+    assert "elsewhere: the rule decides" in " ".join(capsys.readouterr().out.split())
 
 
 def test_contexts_on_the_command_line_are_numbers_with_commas() -> None:

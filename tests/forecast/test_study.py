@@ -106,11 +106,11 @@ def test_the_whole_study_ranks_validates_and_splits_the_gap(
     assert len(found.ranking.forecasts) == 2 * 2 * len(EXACT_RULES)
     folder, gaps = specq.validate_drafts(found, out=tmp_path / "runs", repeats=1)
     assert (folder / "done.json").is_file()
-    assert [gap.forecast.cell for gap in gaps] == validate.chosen(found)
-    assert {gap.forecast.cell.draft for gap in gaps} == {"lookup", "early_exit2"}
+    assert [gap.cell.key for gap in gaps] == [(one.draft, one.k, one.rule) for one in validate.chosen(found)]
+    assert {gap.cell.draft for gap in gaps} == {"lookup", "early_exit2"}
     for gap in gaps:
         split = gap.acceptance * gap.draft * gap.verify * gap.rest
-        assert split == pytest.approx(gap.speedup / gap.forecast.speedup)
+        assert split == pytest.approx(gap.speedup.value / gap.cell.speedup)
         # Greedy and in float32, the live run takes the steps that were replayed.
         assert gap.acceptance == pytest.approx(1.0)
     found_again = specq.open_run(folder).report.forecast

@@ -16,9 +16,9 @@ from specq.forecast import cost, drift, remarks, rising
 from specq.forecast.cost import Curve
 from specq.forecast.predict import Forecast, one_a_draft
 from specq.forecast.study import Study
-from specq.forecast.validate import Gap
 from specq.report import Report
-from specq.report.words import NOTHING, near_tie, number, ratio, size
+from specq.report.forecast_gaps import FACTORS, Gap
+from specq.report.words import NOTHING, near_tie, no_interval, number, ratio, size
 from specq.report.words import share as percent
 from specq.run.provenance import tidy
 
@@ -82,8 +82,8 @@ def study(found: Study, *, natural: str = "--lengths natural") -> Iterator[Rende
         ("draft", "rule", "k", "tokens/step", "speed-up", "95 %", "tokens/s", "faster", "slower prompts", "regret"),
         [_forecast(one) for one in best_of_each(found)][:SHOWN],
     )
-    if ranking.prompts < 2:
-        yield text("One prompt: there is no interval, and nothing can be said about other prompts.")
+    if ranking.forecasts and ranking.forecasts[0].low is None:
+        yield text(no_interval(ranking.prompts))
     elif ranking.near is not None:
         best, *others = one_a_draft(ranking.forecasts)
         rival = others[0].cell.draft if others and others[0].speedup > 1 else None
@@ -140,9 +140,9 @@ def outcome(found: Study, gaps: Sequence[Gap], live: Report | None, folder: Path
             [
                 (
                     gap.arm,
-                    ratio(gap.forecast.speedup),
-                    ratio(gap.speedup),
-                    _interval(gap.low, gap.high),
+                    ratio(gap.cell.speedup),
+                    ratio(gap.speedup.value),
+                    _interval(gap.speedup.low, gap.speedup.high),
                     gap.verdict or NOTHING,
                     *(ratio(part) for part in (gap.acceptance, gap.draft, gap.verify, gap.rest)),
                 )
@@ -190,10 +190,24 @@ def as_json(found: Study, gaps: Sequence[Gap], live: Report | None, folder: Path
             {**asdict(way), "tokens_per_step": None if one is None else one.tokens_per_step}
             for way, one in draft_settings.of_winner(found, best)
         ],
-        "live": [{**asdict(gap), "forecast": _plain(gap.forecast)} for gap in gaps],
+        "live": [_beside(gap) for gap in gaps],
         "trust": None if live is None else live_views.as_json(live),
         "run": None if folder is None else tidy(folder),
         "seconds": asdict(found.spent),
+    }
+
+
+def _beside(gap: Gap) -> dict[str, Any]:
+    return {
+        "arm": gap.arm,
+        "forecast": asdict(gap.cell),
+        "speedup": gap.speedup.value,
+        "low": gap.speedup.low,
+        "high": gap.speedup.high,
+        "tokens_per_step": gap.tokens_per_step.value,
+        **{name: getattr(gap, name) for name in FACTORS},
+        "verdict": gap.verdict,
+        "why": gap.why,
     }
 
 

@@ -18,7 +18,7 @@ from specq.run.catalog import DEFAULT_OUT
 if TYPE_CHECKING:
     from specq.experiment.schema import Experiment
     from specq.forecast.cost import Curve
-    from specq.forecast.validate import Gap
+    from specq.report.forecast_gaps import Gap
     from specq.report.forecast_grid import GridReport
     from specq.run.runner import Progress
 
@@ -131,6 +131,7 @@ def _drafts(
     from specq import api
     from specq.cli import draft_views, output
     from specq.cli.progress import watch
+    from specq.forecast import validate
 
     def ceilings(curves: Mapping[str, Curve]) -> None:
         if not json:
@@ -140,15 +141,23 @@ def _drafts(
     if not json:
         output.show(draft_views.study(found, natural=natural))
     gaps: list[Gap] = []
+    failed: RunFailed | None = None
     folder = None
     if live and found.ranking.best is not None:
         with watch() as on_progress:
-            folder, gaps = api.validate_drafts(found, out=out, on_progress=on_progress)
+            try:
+                folder, gaps = api.validate_drafts(found, out=out, on_progress=on_progress)
+            except RunFailed as error:
+                # The forecast took minutes, and stands whatever became of the run: it is printed before the failure.
+                failed, folder = error, error.finished
+                gaps = [] if folder is None else validate.gaps(folder)
     beside = None if folder is None else api.open_run(folder).report
     if json:
         output.print_json(draft_views.as_json(found, gaps, beside, folder))
-        return
-    output.show(draft_views.outcome(found, gaps, beside, folder))
+    else:
+        output.show(draft_views.outcome(found, gaps, beside, folder))
+    if failed is not None:
+        raise failed
 
 
 def _grid(asked: Experiment, most: int, depths: tuple[int, ...], *, measure: int | None, out: Path, json: bool) -> None:
@@ -179,11 +188,9 @@ def _grid(asked: Experiment, most: int, depths: tuple[int, ...], *, measure: int
             try:
                 folder, beside = api.measure_grid(found, out=out, on_progress=on_progress, **many)
             except RunFailed as error:
-                # An arm without any answer or score: the others have theirs, and what was found is printed anyway.
-                if error.finished is None:
-                    raise
+                # The forecast stands whatever became of the run; where an arm has nothing, the others have theirs.
                 failed, folder = error, error.finished
-                forecast = api.open_run(folder).report.forecast
+                forecast = None if folder is None else api.open_run(folder).report.forecast
                 beside = None if forecast is None else forecast.grid
     whole = None if folder is None else api.open_run(folder).report
     if json:

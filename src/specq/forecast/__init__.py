@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from specq.forecast.files_check import Seconds
     from specq.forecast.joint import Grid
     from specq.forecast.study import Study
-    from specq.forecast.validate import Gap
+    from specq.report.forecast_gaps import Gap
     from specq.report.forecast_grid import GridReport
     from specq.run.runner import OnProgress
 
@@ -107,7 +107,9 @@ def study_grid(
     ceilings: Callable[[str, Curves], None] | None = None,
     on_progress: OnProgress | None = None,
 ) -> Grid:
-    """Forecast every target of an experiment (its own, and each quantize lever) with every draft lever, on one scale.
+    """Forecast every target of an experiment with every draft lever, on one scale.
+
+    Targets are its own, and each quantize or model lever's.
 
     As study_drafts, for one target after the other; `ceilings` gets a target's name with its curves. What recipes ask
     for is quantized first, once, and `on_progress` is told of it.

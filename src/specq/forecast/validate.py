@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from pathlib import Path
 
 from specq import report
@@ -11,34 +10,14 @@ from specq.experiment.arms import arms
 from specq.experiment.config import from_resolved
 from specq.experiment.schema import Experiment
 from specq.forecast import record
-from specq.forecast.predict import Cell, Forecast, one_a_draft
+from specq.forecast.predict import Cell, one_a_draft
 from specq.forecast.study import Study
 from specq.report.forecast_file import Forecasts
+from specq.report.forecast_gaps import Gap
 from specq.run import runner
 from specq.run.runner import OnProgress
 
 MOST = 2
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Gap:
-    """Forecast and measurement of one cell, and where they part; None where the run has no such number.
-
-    `acceptance`, `draft`, `verify` and `rest` are factors: what the tokens per step, and the seconds of each part of a
-    step, measured against plain steps of the same run, make of the speed-up. Their product is measured over forecast.
-    """
-
-    forecast: Forecast
-    arm: str
-    speedup: float | None
-    low: float | None
-    high: float | None
-    tokens_per_step: float | None
-    acceptance: float | None
-    draft: float | None
-    verify: float | None
-    rest: float | None
-    verdict: str
 
 
 def chosen(study: Study) -> list[Cell]:
@@ -88,30 +67,10 @@ def validate(
         write_report=report.write,
         beside=record.beside(of_cells(study, cells, asked)),
     )
-    return folder, gaps(study, folder)
+    return folder, gaps(folder)
 
 
-def gaps(study: Study, folder: Path) -> list[Gap]:
+def gaps(folder: Path) -> list[Gap]:
     """Forecast against measurement, as the report of a run says it, for the cells that the run was made for."""
     found = report.open_run(folder).report.forecast
-    if found is None:
-        return []
-    cells: dict[tuple[str, int, str], Forecast] = {
-        (one.cell.draft, one.cell.k, one.cell.rule): one for one in study.ranking.forecasts
-    }
-    return [
-        Gap(
-            forecast=cells[gap.cell.key],
-            arm=gap.arm,
-            speedup=gap.speedup.value,
-            low=gap.speedup.low,
-            high=gap.speedup.high,
-            tokens_per_step=gap.tokens_per_step.value,
-            acceptance=gap.acceptance,
-            draft=gap.draft,
-            verify=gap.verify,
-            rest=gap.rest,
-            verdict=gap.verdict,
-        )
-        for gap in found.gaps
-    ]
+    return [] if found is None else list(found.gaps)

@@ -9,7 +9,7 @@ from specq.report import forecast_grid_layout
 from specq.report.forecast_file import Cell, Forecasts
 from specq.report.forecast_gaps import FACTORS, ForecastReport, Gap
 from specq.report.section import Section, table
-from specq.report.words import NOTHING, interval, milliseconds, near_tie, number, ratio, share
+from specq.report.words import NOTHING, interval, milliseconds, near_tie, no_interval, number, ratio, share
 
 TITLES = (
     *("Forecast", "Forecast: where the difference comes from", "Forecast: ranking", "Forecast: ceilings"),
@@ -128,8 +128,8 @@ def _ranking(whole: Forecasts, gaps: Sequence[Gap]) -> Section:
         "which it beats plain decoding; slower prompts: share of prompts that it slows down; regret: mean share of "
         f"time lost against the best choice. Plain decoding: {number(whole.plain_tokens_per_s)} tokens/s."
     ]
-    if whole.prompts < 2:
-        lines.append("One prompt: there is no interval, and nothing can be said about other prompts.")
+    if whole.cells and whole.cells[0].low is None:
+        lines.append(no_interval(whole.prompts))
     elif whole.more_prompts is not None:
         best, *others = dict.fromkeys(cell.draft for cell in whole.cells)
         rivals = [one for one in others if any(cell.draft == one and cell.speedup > 1 for cell in whole.cells)]

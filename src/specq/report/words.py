@@ -117,6 +117,14 @@ def near_tie(more: int, best: str, rival: str | None) -> str:
     return f"{told}; about {counted(more, 'more prompt')} like these would part them."
 
 
+def no_interval(prompts: int) -> str:
+    """Why a forecast from so many prompts has no interval: one alone has a text with steps."""
+    alone = f"One of {prompts} texts alone has a step, the others end with their first token"
+    return (
+        f"{'One prompt' if prompts < 2 else alone}: there is no interval, and nothing can be said about other prompts."
+    )
+
+
 def span(low: float, high: float, share_of: bool = True) -> str:
     """Two ends of a difference, both with their sign: "-5.1 to +1.2"."""
     return f"{signed(low, share_of)} to {signed(high, share_of)}"
