@@ -29,6 +29,7 @@ def reasons(found: Result) -> list[str]:
         (f"{FILLER}\n\nOther words.\n\n{FILLER.upper()}", "near repeat", FILLER.upper(), FILLER),
         ("Home | Products | Pricing | Support\n\nWords stay.", "navigation", "Pricing", "Words stay."),
         ("Words stay.\n\nKind regards,\nAnn Smith\nAcme Homes", "signature", "Ann Smith", "Words stay."),
+        ("Words stay.\n\nKind regards,\nThe board", "signature", "The board", "Words stay."),
         ("Words stay.\n\nThis e-mail is confidential.", "legal footer", "confidential", "Words stay."),
         ("Words stay.\n\nOn Monday Ann Smith wrote:\n> All is well.", "mail chain", "All is well", "Words stay."),
         ('{"city": "Leeds", "note": null, "zip": "LS1"}', "empty field", "null", "Leeds"),

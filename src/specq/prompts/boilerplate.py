@@ -70,6 +70,8 @@ _LEGAL = re.compile(
     re.IGNORECASE | re.DOTALL,
 )
 _CONTACT = re.compile(r"\S@\S|\b(?:tel|phone|mobile|fax|e-?mail|telefon|t\u00e9l)\b|\bwww\.|https?://", re.IGNORECASE)
+# "The board", "Your team": who signs in the line below a formal closing.
+_SIGNER = re.compile(r"(?:the|your|die|der|das|ihre?|le|la|el|los) [^\W\d]+(?: [^\W\d]+)?$", re.IGNORECASE)
 SIGNATURE_LINES = 8
 _LONGEST_LINE = 60
 
@@ -167,11 +169,14 @@ def signatures(work: Work) -> Iterator[Edit]:
             line = text[start:end]
             if _SENT_FROM.match(line):
                 stop = end
-            elif line in ("-- ", "--") or (closing := _SIGNED.match(line)):
-                stop = _signature_end(text, spans[i + 1 :], end)
-                if stop == end and (line.startswith("--") or closing["common"]):
+            elif line in ("-- ", "--"):
+                stop = _signature_end(text, spans[i + 1 :], end, closed=False)
+                if stop == end:
                     continue
-                if not line.startswith("--") and closing["common"] and not closing["comma"]:
+            elif closing := _SIGNED.match(line):
+                formal = not closing["common"]
+                stop = _signature_end(text, spans[i + 1 :], end, closed=formal)
+                if not formal and (stop == end or not closing["comma"]):
                     continue
             else:
                 continue
@@ -179,13 +184,14 @@ def signatures(work: Work) -> Iterator[Edit]:
             yield _whole(text, place, start, stop, "signature")
 
 
-def _signature_end(text: str, following: list[tuple[int, int]], at: int) -> int:
-    """Where a signature ends: with its paragraph, or at the first line that is neither a name nor an address."""
-    for start, end in following[:SIGNATURE_LINES]:
+def _signature_end(text: str, following: list[tuple[int, int]], at: int, *, closed: bool) -> int:
+    """Where a signature ends, after a formal closing or not: with its paragraph, or at the first line that is neither a name nor an address."""
+    for i, (start, end) in enumerate(following[:SIGNATURE_LINES]):
         line = text[start:end].strip()
         if not line or len(line) > _LONGEST_LINE or line.endswith(("?", ".", ":")) or not line[0].isalnum():
             break
-        if is_item(line) or not (_CONTACT.search(line) or _is_title(line)):
+        signer = i == 0 and closed and _SIGNER.match(line)
+        if is_item(line) or not (signer or _CONTACT.search(line) or _is_title(line)):
             break
         at = end
     return at
