@@ -11,6 +11,7 @@ from typing import Any
 
 from specq.core import hashes
 from specq.core.errors import ConfigError, PromptError
+from specq.core.nouns import counted
 from specq.core.types import Prompt
 from specq.evals.items import Item
 from specq.experiment.prompts import RANDOM_TOKENS
@@ -143,7 +144,9 @@ def _renderer(model: str) -> Any:
 
 
 def _prompt(one: Request, tokenizer: Any) -> Prompt:
-    messages = tuple(dict(message) for message in one.messages)
+    # A result without the id of its call is refused by servers, and tools are a part of what a model reads.
+    asked = rendering.asked(one)
+    messages = () if isinstance(asked, str) else tuple(dict(message) for message in asked)
     if tokenizer is None:
         return Prompt(id=one.id, ids=(), text=one.prompt, messages=messages, tags=one.tags)
     text, special, _ = rendering.text_of(tokenizer, one)
@@ -158,6 +161,10 @@ def _notes(found: reading.Read, prompts: int) -> list[str]:
         notes.append(f"{rows} of {found.counts.rows} rows of the prompts were dropped ({reasons})")
     if replaced := sum(found.counts.scrubbed.values()):
         notes.append(f"{replaced} personal values in the prompts were replaced by placeholders")
+    if tools := sum(bool(one.tools) for one in found.requests):
+        notes.append(f"tool definitions of {counted(tools, 'prompt')} are sent as text, at the head of its messages")
+    if called := sum(any(m["role"] == "tool" for m in one.messages) for one in found.requests):
+        notes.append(f"results of tools in {counted(called, 'prompt')} are sent as text of the user, calls as text")
     if len(found.requests) > prompts:
         notes.append(f"{len(found.requests) - prompts} rows of the prompts have no text")
     return notes

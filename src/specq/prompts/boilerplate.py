@@ -185,7 +185,7 @@ def signatures(work: Work) -> Iterator[Edit]:
 
 
 def _signature_end(text: str, following: list[tuple[int, int]], at: int, *, closed: bool) -> int:
-    """Where a signature ends, after a formal closing or not: with its paragraph, or at the first line that is neither a name nor an address."""
+    """Where a signature ends, after a formal closing or not: with its paragraph, or where no name or address stands."""
     for i, (start, end) in enumerate(following[:SIGNATURE_LINES]):
         line = text[start:end].strip()
         if not line or len(line) > _LONGEST_LINE or line.endswith(("?", ".", ":")) or not line[0].isalnum():
