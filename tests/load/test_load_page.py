@@ -58,7 +58,7 @@ def test_the_page_lacks_the_floor_a_picture_or_a_table_or_obeys_a_tag(tmp_path: 
     for name in ("load-ttft", "load-tpot", "load-e2e", "load-ratio", "load-gaps"):
         assert f'id="{name}-title"' in html
     assert "floor of p95" in html
-    assert "the floor is 0.3 s" in html
+    assert "the floor is p95 of at most 0.3 s" in html
     assert "<b>tag</b>" not in html
     assert "&lt;b&gt;tag" in html
     for start in [place for place in range(len(html)) if html.startswith("<svg", place)]:
