@@ -88,10 +88,7 @@ class Bend:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Halves:
-    """What was found: a cell a length, the shortest first, and what could be fitted over them; None where it could not.
-
-    `warm_rows` are requests that were to be read cold and of which something came from a cache.
-    """
+    """A cell a length, and what could be fitted; `warm_rows` were to be read cold, and came from a cache in part."""
 
     cells: tuple[Cell, ...]
     model: Additive | None
@@ -147,10 +144,7 @@ def measure(bench: Bench) -> None:
     own = _fitted(bench.rows)
     model = fit(own)
     if model is None and own and all(row.output_tokens < 2 for row in own):
-        raise Unsupported(
-            "every answer ended with its first token, so that there is no time a token to fit; give a --text that "
-            "the model goes on from"
-        )
+        raise Unsupported("every answer ended with its first token: there is no time a token; give another --text")
     if model is None:
         raise RunFailed("halves: too many requests failed for a line through five lengths; see records.jsonl")
     prompts = [bench.requester.prompt(f"{PART}-unseen-{repeat}", text) for repeat, text in enumerate(texts)]
@@ -183,8 +177,7 @@ def unseen_length(lengths: Sequence[int]) -> int:
 def fit(rows: Sequence[Row]) -> Additive | None:
     """The additive model by least squares on relative errors, over the medians of equal requests.
 
-    None below five lengths, or where no answer has a second token. Where all answers have one length, their cost a
-    token is the median of the rows' own.
+    None below five lengths or two tokens. Where all answers have one length, their cost a token is the rows' median.
     """
     cells: dict[tuple[int, int], list[Row]] = {}
     for row in rows:
@@ -196,10 +189,9 @@ def fit(rows: Sequence[Row]) -> Additive | None:
     prompts = np.array([statistics.median(row.prompt_tokens for row in own) for own in cells.values()])
     outputs = np.array([float(output) for _, output in cells])
     if len(set(outputs)) == 1:
-        told = [row.tpot_s for row in rows if row.tpot_s is not None]
-        if not told:
+        if (found := spread(row.tpot_s for row in rows)) is None:
             return None
-        tpot = statistics.median(told)
+        tpot = found.median
         line = least(np.stack([np.ones_like(times), prompts], 1), times - tpot * outputs, times)
         base, prompt_token = line.coefficients
         return Additive(base_s=base, prompt_token_s=prompt_token, output_token_s=tpot, lengths=lengths)
@@ -236,9 +228,8 @@ def found(rows: Sequence[Row], predictions: Sequence[Prediction]) -> Halves | No
     if not own:
         return None
     model = fit(own)
-    cells = tuple(cell for length, some in records.by_length(own).items() if (cell := _cell(length, some, model)))
     return Halves(
-        cells=cells,
+        cells=tuple(cell for length, some in records.by_length(own).items() if (cell := _cell(length, some, model))),
         model=model,
         checked=_checked(rows, predictions),
         bend=bend(cells),
