@@ -122,8 +122,7 @@ def check(lengths: Sequence[int], repeats: int, output_tokens: int) -> None:
 def measure(bench: Bench) -> None:
     """Ask every length, in shuffled order, with answers of two lengths; then predict one more, and ask that.
 
-    Raises:
-        Unsupported: every answer ended with its first token. RunFailed: too few lengths were answered.
+    Raises Unsupported where every answer ended with its first token, RunFailed where too few lengths were answered.
     """
     settings = bench.settings
     lengths, repeats, output = sorted(set(settings.lengths)), settings.repeats, settings.output_tokens
@@ -228,8 +227,9 @@ def found(rows: Sequence[Row], predictions: Sequence[Prediction]) -> Halves | No
     if not own:
         return None
     model = fit(own)
+    cells = tuple(cell for length, some in records.by_length(own).items() if (cell := _cell(length, some, model)))
     return Halves(
-        cells=tuple(cell for length, some in records.by_length(own).items() if (cell := _cell(length, some, model))),
+        cells=cells,
         model=model,
         checked=_checked(rows, predictions),
         bend=bend(cells),
