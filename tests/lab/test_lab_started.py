@@ -133,3 +133,30 @@ def test_a_started_server_is_measured_under_another_name(
     # The stub tells neither; the command does.
     assert told["settings"]["prefix_cache"] is True
     assert told["settings"]["speculation"] == "none"
+
+
+def test_a_second_server_is_read_from_the_log_of_the_first(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, folder_of: Callable[..., Path]
+) -> None:
+    monkeypatch.setattr(refs.builtins, "fetch", lambda name, **how: folder_of("llama"))
+    served_stubs.install(tmp_path, monkeypatch, plain={"tokens": 4})
+    logs, real = [], opening.Session.open
+
+    def seen(kind: str, served: Any, where: Any) -> Any:
+        logs.append((where.log.name, served.slots))
+        return real(kind, served, where)
+
+    monkeypatch.setattr(opening.Session, "open", seen)
+    _, run = specq.measure_requests(
+        BUILTIN,
+        kind="vllm",
+        parts=["context", "batch"],
+        batch=[1, 2],
+        lengths=(4, 8),
+        new_tokens=4,
+        repeats=2,
+        text="builtin:text",
+        out=tmp_path / "out",
+    )
+    assert logs == [("server.log", 1), ("server-2.log", 2)]
+    assert {path.name for path in run.glob("*.log")} == {"server.log", "server-2.log"}

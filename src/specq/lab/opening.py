@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import os
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -137,7 +138,7 @@ def opened(
     if wanted.attached:
         server = launch.attach(wanted.target, KINDS[wanted.kind].HEALTH, key_env=wanted.key_env)
     else:
-        log = (Path.cwd() if folder is None else folder) / LOG
+        log = _own_log(Path.cwd() if folder is None else folder)
         say(f"starting {wanted.kind} with {slots} slots; its log is {log}")
         server = Session.open(wanted.kind, _served(wanted, slots), Where(log=log, key_env=wanted.key_env))
     with server:
@@ -156,6 +157,12 @@ def opened(
             yield requester
         finally:
             requester.close()
+
+
+def _own_log(folder: Path) -> Path:
+    """A log for each start: settings are read from it, and those of an earlier server are not this one's."""
+    later = (LOG.replace(".", f"-{i}.") for i in itertools.count(2))
+    return next(path for name in itertools.chain([LOG], later) if not (path := folder / name).exists())
 
 
 def _served(wanted: Wanted, slots: int) -> Served:

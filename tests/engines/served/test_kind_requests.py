@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from typing import Any
 
 import pytest
@@ -126,7 +127,9 @@ def test_mlx_draws_an_end_token_where_it_is_to_go_on() -> None:
 
 
 def test_a_cold_prompt_is_read_from_a_cache() -> None:
-    assert body("vllm", cold="n-1")["cache_salt"] == "n-1"
+    salt = body("vllm", cold="lookup@4#1/" + "n" * 200)["cache_salt"]
+    assert re.fullmatch("[0-9a-f]{1,128}", salt), "vLLM takes no other characters, and no more"
+    assert salt != body("vllm", cold="n-1")["cache_salt"]
     assert body("sglang", cold="n-1")["extra_key"] == "n-1"
     assert body("llamacpp", cold="n-1")["cache_prompt"] is False
     assert body("ollama", cold="n-1")["prompt"] == "n-1\n<|user|>hi"

@@ -8,6 +8,7 @@ vllm/entrypoints/openai/completion/protocol.py for requests, .../features/per_re
 
 from __future__ import annotations
 
+import hashlib
 import json
 import re
 import shutil
@@ -106,7 +107,8 @@ def request(prompt: Prompt, sampling: Sampling, *, id: str, model: str, cold: st
     if sampling.eos_ids is not None and not sampling.ignore_eos:
         given["stop_token_ids"] = list(sampling.eos_ids)
     if cold is not None:
-        given["cache_salt"] = cold
+        # It takes 128 characters at most, and no "/" or "@", which names of arms and prompts may have.
+        given["cache_salt"] = hashlib.sha256(cold.encode()).hexdigest()
     return post(id, TEXT, given)
 
 
@@ -203,6 +205,7 @@ def command(served: Served, port: int, *, environ: Mapping[str, str]) -> Command
     argv = [*executable(environ), served.loads, "--host", HOST, "--port", str(port)]
     argv += ["--served-model-name", served.loads, "--seed", str(served.seed)]
     argv += ["--max-num-seqs", str(served.slots), "--enable-per-request-metrics"]
+    argv += ["--enable-prompt-tokens-details"]  # cached tokens in each request's usage
     argv += ["--enable-prefix-caching" if served.prefix_cache else "--no-enable-prefix-caching"]
     if served.context is not None:
         argv += ["--max-model-len", str(served.context)]
