@@ -130,6 +130,13 @@ def test_more_tokens_than_rounding_explains_may_be_outside(tmp_path: Path, misse
         assert (paired.between.ratio[1][:missed] == -np.inf).all()
         assert (paired.between.q[1][:missed] == 0).all()
         assert (paired.between.hit[1][:missed] == 0).all()
+        # A draft that does have them is taken at its word: the target chose them, by a rounding of its own.
+        sure = np.full_like(law, -20.0)
+        sure[range(len(ids)), ids] = 0.0
+        sure -= np.log(np.exp(sure).sum(axis=1, keepdims=True))
+        drafted = pairing.pair(found, laws_of, text(tmp_path, "d", line("a", sure, ids, 10)), sampling).between
+        assert (drafted.ratio[0][:missed] > 0).all()
+        assert (drafted.q[0][:missed] > 0.9).all()
 
 
 def test_a_greedy_text_of_another_model_is_replayed(tmp_path: Path) -> None:

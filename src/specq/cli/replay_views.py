@@ -35,7 +35,9 @@ def ranking(found: FromFiles) -> Iterator[RenderableType]:
             "them at these settings, the files do not fix; more log-probabilities a token do."
         )
     if outside := max(one.outside for one in found.counts.values()):
-        yield text(f"{counted(outside, 'token')} cannot be in the target's law: never accepted, under any rule.")
+        yield text(
+            f"{counted(outside, 'token')} cannot be in the target's law: taken as a rounding of the target, which chose it."
+        )
     if found.seconds is None:
         yield text("Tokens per step grow with k, and so do the seconds of a step: --plain-s and --draft-s weigh them.")
     else:

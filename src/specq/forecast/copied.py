@@ -12,7 +12,6 @@ from specq.core.types import Match
 from specq.forecast import replay
 from specq.forecast.imported import Text
 from specq.forecast.replay import Copied
-from specq.forecast.warped import Reach
 
 WORDS: dict[str, Match] = {"lookup": "ngram", "lookup:ngram": "ngram", "lookup:suffix": "suffix"}
 """In the place of a draft's file; a file of such a name is given by its whole path."""
@@ -23,10 +22,10 @@ def match(draft: Path) -> Match | None:
     return WORDS.get(str(draft))
 
 
-def along(text: Text, law: Sequence[Reach], how: Match, most: int, max_new_tokens: int | None = None) -> Copied:
+def along(text: Text, how: Match, most: int, max_new_tokens: int | None = None) -> Copied:
     """A text for replay under a lookup with the limits that `specq drafts` gives it, `most` tokens a step.
 
-    A token that the target's law does not have is never accepted. `max_new_tokens` fixes how far last steps propose
+    `max_new_tokens` fixes how far last steps propose
     past the text's end; None: it is not known, and they are given all that they may propose.
     """
     from specq.decoding.drafters.lookup import LookupDrafter, NgramIndex, SuffixIndex
@@ -38,9 +37,8 @@ def along(text: Text, law: Sequence[Reach], how: Match, most: int, max_new_token
     for t in range(1, total):
         copies = drafter.propose(text.ids[: text.prompt_tokens + t], most).ids
         proposed[t] = len(copies)
-        going = zip(copies, text.ids[text.prompt_tokens + t :], law[t:], strict=False)
-        for copy, token, reach in going:
-            if copy != token or reach.member == "out":
+        for copy, token in zip(copies, text.ids[text.prompt_tokens + t :], strict=False):
+            if copy != token:
                 break
             matched[t] += 1
     return Copied(matched=matched, proposed=proposed, room=most if max_new_tokens is None else max_new_tokens - total)

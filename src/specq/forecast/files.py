@@ -44,7 +44,7 @@ class Replayed:
 class Counts:
     """The answer's tokens under one draft: those whose probabilities the files fix, bound, and rule out.
 
-    `outside` have no probability in the target's law; they are never accepted.
+    `outside` have no probability in the target's law; they are taken as all but impossible, as in the audit of a run.
     """
 
     tokens: int
@@ -119,7 +119,7 @@ def rank(
             pairs = _pairs(target, wanted, laws, path, sampling, max_new_tokens)
             texts[name], counts[name] = [one.between for one in pairs], _counts(pairs)
         else:
-            texts[name] = [copied.along(text, laws[id], how, most, max_new_tokens) for id, text in wanted.items()]
+            texts[name] = [copied.along(text, how, most, max_new_tokens) for id, text in wanted.items()]
             counts[name] = _known(laws.values())
             lookups.append(name)
     cells = [

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -9,12 +10,15 @@ import numpy as np
 
 from specq.core.errors import PromptError
 from specq.core.types import Sampling
+from specq.decoding.law import LEAST_P
 from specq.forecast import MOST_K, origin, warped
 from specq.forecast.between import Between
 from specq.forecast.imported import Position, Text
 from specq.forecast.origin import Evidence
 from specq.forecast.warped import Reach
 
+# What stands for a token that the target's law does not have.
+_LEAST = Reach(low=math.log(LEAST_P), high=math.log(LEAST_P), member="out")
 # Logarithms closer than this are one: exported numbers are rounded.
 _SAME = 1e-4
 
@@ -77,8 +81,9 @@ def pair(
 
 def _tokens(p: Reach, draft: Position, sampling: Sampling) -> tuple[float, float, float, float, float, float, str]:
     """Both ends of log q - log p, of q and of hit, and whether they are one."""
-    if p.member == "out":
-        return -np.inf, -np.inf, 0.0, 0.0, 0.0, 0.0, "outside"
+    if outside := p.member == "out":
+        # The target wrote it, by a rounding of its own, so that p was small and not 0: as in the audit.
+        p = _LEAST
     q_low, q_high = _draft(draft, sampling)
     known = (q_low == q_high or q_high - q_low <= _SAME) and p.high - p.low <= _SAME and draft.hit[0] == draft.hit[1]
     return (
@@ -87,7 +92,7 @@ def _tokens(p: Reach, draft: Position, sampling: Sampling) -> tuple[float, float
         float(np.exp(q_low)),
         float(np.exp(q_high)),
         *draft.hit,
-        "exact" if known else "bounded",
+        "outside" if outside else "exact" if known else "bounded",
     )
 
 
