@@ -36,7 +36,7 @@ def ranking(found: FromFiles) -> Iterator[RenderableType]:
         )
     if outside := max(one.outside for one in found.counts.values()):
         yield text(
-            f"{counted(outside, 'token')} cannot be in the target's law: taken as a rounding of the target, which chose it."
+            f"{counted(outside, 'token')} of the target cannot be in its law: taken as chosen by its own rounding."
         )
     if found.seconds is None:
         yield text("Tokens per step grow with k, and so do the seconds of a step: --plain-s and --draft-s weigh them.")
