@@ -145,6 +145,11 @@ def test_a_server_that_answers_nothing_well_is_asked_for_ever(
         loaded(url, tmp_path, requests=1000, play={"fault": "malformed", "after": 1})
 
 
+def test_a_server_that_refuses_each_request_is_asked_for_all_levels(url: str, tmp_path: Path) -> None:
+    with pytest.raises(RunFailed, match=r"refused each of the first 5 requests, the last with HTTP 400.*"):
+        loaded(url, tmp_path, requests=1000, play={"fault": "status", "status": 400})
+
+
 def test_a_server_that_answered_no_request_is_given_speeds(
     url: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -26,6 +26,8 @@ from specq.load.target import Target
 
 GIVE_UP = 50
 """Requests in a row that fail before one is answered, after which a server is taken to be gone."""
+REFUSED = 5
+"""First requests of a level of which a server refuses every one, after which no other is asked."""
 _LOOK_S = 0.02
 _END_S = 1.0
 _GONE = ("refused", "reset", "cut")
@@ -205,6 +207,11 @@ class _Run:
             )
         if streamed.error == "tls" and self._done == self._failed:
             raise RunFailed(f"{self._target.server.name}: {streamed.said}")
+        if streamed.error == "http_4xx" and self._done == self._failed >= REFUSED:
+            raise RunFailed(
+                f"{self._target.server.name}: the server refused each of the first {REFUSED} requests, the last with "
+                f"{streamed.said}"
+            )
         if streamed.error in _GONE:
             await self._still_there()
         if self._failing >= GIVE_UP:
