@@ -63,6 +63,8 @@ LFM2 = _config(
     max_position_embeddings=128000, block_auto_adjust_ff_dim=True, block_multiple_of=256, block_ffn_dim_multiplier=1.0,
     full_attn_idxs=[2, 5, 8, 10, 12, 14],
 )  # fmt: skip
+XLSTM = {"model_type": "xlstm", "num_hidden_layers": 4, "hidden_size": 64, "vocab_size": 100}
+"""All of its layers keep a state whose size is not counted here."""
 # Weights of the published checkpoints; of DeepSeek-V3 without its layer for further tokens and its routers' biases.
 PUBLISHED: dict[str, tuple[dict[str, Any], int]] = {
     "Llama-3.2-3B": (LLAMA_3B, 3_212_749_824),

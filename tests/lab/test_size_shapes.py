@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from size_configs import DEEPSEEK_V3, GEMMA3, GPT_OSS, JAMBA, LFM2, LLAMA_3B, MAMBA, MISTRAL_7B, folder
+from size_configs import DEEPSEEK_V3, GEMMA3, GPT_OSS, JAMBA, LFM2, LLAMA_3B, MAMBA, MISTRAL_7B, XLSTM, folder
 
 from specq.lab import size_shape
 from specq.lab.size import size_models
@@ -61,8 +61,7 @@ def test_a_state_space_model_gets_a_cache_or_no_state() -> None:
 
 
 def test_a_state_of_unknown_size_passes_in_silence() -> None:
-    config = {"model_type": "xlstm", "num_hidden_layers": 4, "hidden_size": 64, "vocab_size": 100}
-    unknown = shape(config)
+    unknown = shape(XLSTM)
     assert unknown.state_elements is None
     assert any("not counted" in note and "xlstm" in note for note in unknown.notes)
 

@@ -14,6 +14,7 @@ from specq.report.tables import Grid, Paragraph
 
 SHOWN = ("fp16", "q8_0", "q4_0")
 NOTHING = "-"
+UNKNOWN = "unknown"
 
 
 def shown(found: Sizing) -> Iterator[RenderableType]:
@@ -109,7 +110,8 @@ def _parts(one: Sized, memory: Memory, asked: Asked) -> Iterator[RenderableType]
     if one.draft is not None:
         parts.append((f"draft's weights, {one.draft.weights.precision.removesuffix(' of')}", memory.draft_weights))
         parts.append(("draft's cache", memory.draft_cache))
-    parts += [(f"margin, {asked.margin_words}", memory.margin), ("together", memory.total)]
+    together = "together, at least" if one.at_least else "together"
+    parts += [(f"margin, {asked.margin_words}", memory.margin), (together, memory.total)]
     if one.card is not None and one.card.free is not None:
         parts.append(("card", one.card.bytes))
         parts.append(("free" if one.card.free >= 0 else "missing", abs(one.card.free)))
@@ -120,15 +122,20 @@ def _card(one: Sized, card: Card, asked: Asked) -> Iterator[str]:
     name = f"{gb(card.bytes)} GB ({gib(card.bytes)} GiB)"
     if asked.context is None:
         left = "do not fit"
-        if card.room != 0:
+        if one.at_least and card.room is None:
+            left = "fit; how many tokens there is room for is not known"
+        elif card.room != 0:
             room = "any number of tokens" if card.room is None else counted(card.room, "token")
             left = f"leave room for {room} of {asked.kv} cache in all"
         yield f"Card of {name}: weights and margin {left}."
         return
     many = f"{counted(asked.concurrency, 'sequence')} of {asked.context:,} tokens"
     assert card.held is not None
-    held = ", ".join(f"{count:,} in {kv}" for kv, count in card.held.items())
-    yield f"{many} {_verb(asked, card)} {name}. Sequences of that length that it holds: {held}."
+    if card.fits is None:
+        yield f"Whether {many} {_verb(asked, card)} {name} is not known: {card.unknown}."
+    else:
+        held = ", ".join(f"{UNKNOWN if count is None else f'{count:,}'} in {kv}" for kv, count in card.held.items())
+        yield f"{many} {_verb(asked, card)} {name}. Sequences of that length that it holds: {held}."
     at = "one sequence" if asked.concurrency == 1 else f"each of {asked.concurrency:,} sequences"
     window = ", its whole window" if card.longest == one.model.shape.context else ""
     if card.longest:
@@ -141,7 +148,7 @@ def _card(one: Sized, card: Card, asked: Asked) -> Iterator[str]:
 
 
 def _verb(asked: Asked, card: Card) -> str:
-    if card.fits:
+    if card.fits is not False:
         return "fits in" if asked.concurrency == 1 else "fit in"
     return "does not fit in" if asked.concurrency == 1 else "do not fit in"
 
@@ -185,7 +192,7 @@ def _ridge(one: Sized, asked: Asked, speed: float) -> Iterator[str]:
         f"{ridge.batch:,} reaches it, caches left out."
     )
     if ridge.held is None:
-        why = "no --card" if asked.card is None else "no --context"
+        why = "no --card" if one.card is None else "no --context" if asked.context is None else one.card.unknown
         yield f"Largest batch that pays: {ridge.largest:,}, bound by the ridge; what a card holds is not known: {why}."
     elif not ridge.held:
         yield f"The card holds no batch of that context; the ridge is at {ridge.batch:,}."
@@ -227,20 +234,34 @@ def _one_of_several(one: Sized, found: Sizing) -> list[str]:
     asked = found.asked
     row, memory = [one.model.name], one.memory
     if found.ranked and one.card is not None:
-        fits = "yes" if one.card.fits else "no, window" if one.beyond else "no"
-        longest = "any" if one.card.longest is None else f"{one.card.longest:,}"
-        row += [fits, f"{one.card.asked_held:,}", longest]
+        row += [_fits(one, one.card), *_limits(one, one.card)]
+    least = ">= " if one.at_least else ""
     if asked.context is not None:
-        row.append(NOTHING if memory is None else gib(memory.total))
+        row.append(NOTHING if memory is None else f"{least}{gib(memory.total)}")
     row += [_named(one), gb(one.model.weights.bytes)]
     each = kib(one.token.cache[asked.kv])
     if asked.context is not None:
-        each = NOTHING if memory is None else gib(memory.cache / memory.sequences)
+        each = NOTHING if memory is None else f"{least}{gib(memory.cache / memory.sequences)}"
     row.append(each)
     if asked.bandwidth is not None:
         at = [ceiling for ceiling in one.ceilings if ceiling.sequences == 1 and ceiling.tokens == (asked.context or 0)]
         row.append(per_second(at[0].each) if at else NOTHING)
     return row
+
+
+def _fits(one: Sized, card: Card) -> str:
+    if card.fits is None:
+        return UNKNOWN
+    return "yes" if card.fits else "no, window" if one.beyond else "no"
+
+
+def _limits(one: Sized, card: Card) -> tuple[str, str]:
+    """Sequences that the card holds, and tokens of the longest."""
+    longest = UNKNOWN if one.at_least else "any"
+    return (
+        UNKNOWN if card.asked_held is None else f"{card.asked_held:,}",
+        longest if card.longest is None else f"{card.longest:,}",
+    )
 
 
 def _legend(found: Sizing) -> str:

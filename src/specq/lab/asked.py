@@ -171,7 +171,7 @@ def size(
     found = Size(
         weight_bytes=one.model.weights.bytes,
         bits=one.model.weights.bits,
-        cache_bytes=one.model.shape.sequence_bytes(tokens, "fp16"),
+        cache_bytes=one.model.shape.sequence_bytes(tokens, "fp16") if one.model.shape.state_known else None,
         tokens=tokens,
         cache_type="fp16",
         origin="loaded" if held else "named",

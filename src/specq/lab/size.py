@@ -213,6 +213,8 @@ def _more_notes(model: Model, draft: Model | None, asked: Asked, held: Card | No
         if asked.context is not None and window is not None and asked.context > window:
             notes.append(f"the draft's window is {window:,} tokens: it drafts nothing beyond")
         notes.append("whether the draft speaks the same tokens is not asked here: specq drafts does")
+    if held is not None and held.unknown:
+        notes.append(held.unknown)
     if asked.card is not None and asked.context is None:
         notes.append("no --context: a cache of unknown length is not said to fit anywhere")
     if asked.machine is not None and asked.machine.peak is None and asked.flops is None:
@@ -220,7 +222,7 @@ def _more_notes(model: Model, draft: Model | None, asked: Asked, held: Card | No
     return notes
 
 
-def _rank(one: Sized) -> tuple[bool, int, int]:
-    """Those that fit first, then by how many sequences the card holds, then the lighter."""
-    held = 0 if one.card is None else one.card.asked_held
-    return (one.card is None or not one.card.fits, -held, one.model.weights.bytes)
+def _rank(one: Sized) -> tuple[int, int, int]:
+    """Those that fit first, then those that may, then by how many sequences the card holds, then the lighter."""
+    fits, held = (False, 0) if one.card is None else (one.card.fits, one.card.asked_held or 0)
+    return (0 if fits else 1 if fits is None else 2, -held, one.model.weights.bytes)

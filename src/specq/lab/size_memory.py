@@ -46,25 +46,31 @@ class Card:
     Without a context `fits`, `free` and `held` are None: a cache of unknown length fits nowhere. `free` is negative
     where memory is short. `held` is by cache type. `longest` is in tokens, of all sequences at once, up to the window,
     and `room` is how many tokens of cache there is place for in all; both are None where memory sets no limit.
+
+    `unknown` says why what is None is not known, "" where nothing but a context is missing. Where a sequence takes more
+    than is counted, what does not fit even so is said not to fit, and everything else is None. Beyond the model's
+    window no sequence is held, with the draft or without, so that the draft displaces nothing that is known.
     """
 
     bytes: int
     fits: bool | None
     free: int | None
-    held: dict[str, int] | None
+    held: dict[str, int | None] | None
     held_without_draft: int | None
     longest: int | None
     room: int | None
+    unknown: str = ""
 
     @property
     def displaced(self) -> int | None:
-        """Sequences that the draft takes the place of; None without a draft or a context."""
-        return None if self.held_without_draft is None or not self.held else self.held_without_draft - self.asked_held
+        """Sequences that the draft takes the place of; None without a draft or a context, or where not known."""
+        held = self.asked_held
+        return None if self.held_without_draft is None or held is None else self.held_without_draft - held
 
     @property
-    def asked_held(self) -> int:
-        """Sequences held in the cache type that was asked for; it stands first."""
-        return next(iter(self.held.values())) if self.held else 0
+    def asked_held(self) -> int | None:
+        """Sequences held in the cache type that was asked for, which stands first; None where not known."""
+        return next(iter(self.held.values())) if self.held else None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -105,6 +111,14 @@ class Load:
         found = _most(lambda tokens: self.memory(tokens, sequences).total <= card, limit or _LONGEST)
         return None if limit is None and found == _LONGEST else found
 
+    @property
+    def uncounted(self) -> str:
+        """Whose constant state has no known size, so that `memory` is the least it takes; "" where all is counted."""
+        target = "" if self.target.shape.state_known else "the constant state"
+        draft = "" if self.draft is None or self.draft.shape.state_known else "the draft's constant state"
+        named = " and ".join(one for one in (target, draft) if one)
+        return f"the size of {named} is not known here" if named else ""
+
     def without_draft(self) -> Load:
         """The target alone."""
         return Load(target=self.target, draft=None, kv=self.kv, margin=self.margin)
@@ -117,24 +131,35 @@ class Load:
 def card(load: Load, size: int, *, context: int | None, sequences: int) -> Card:
     """What a card of so many bytes holds of a load."""
     window = load.target.shape.context
-    longest = load.longest(sequences, size, window)
-    room = load.longest(1, size, None)
+    within = window is None or context is None or context <= window
+    uncounted, without = load.uncounted, load.without_draft()
+
+    def least(counted: int | None) -> int | None:
+        """Nothing is certain where not all is counted, and 0 is where not even that fits."""
+        return None if uncounted and counted != 0 else counted
+
+    longest = least(load.longest(sequences, size, window))
+    room = least(load.longest(1, size, None))
+    unknown = [f"{uncounted}: neither is what a sequence takes"] if uncounted else []
     if context is None:
         return Card(
-            bytes=size, fits=None, free=None, held=None, held_without_draft=None, longest=longest, room=room
+            bytes=size, fits=None, free=None, held=None, held_without_draft=None, longest=longest, room=room,
+            unknown="; ".join(unknown),
         )  # fmt: skip
-    within = window is None or context <= window
     free = size - load.memory(context, sequences).total
     types = (load.kv, *(one for one in ("fp16", "q8_0", "q4_0") if one != load.kv))
     assert set(types) <= set(KV_TYPES)
+    if load.draft is not None and not within:
+        unknown.append(f"{context:,} tokens are beyond the window of {window:,}: a draft takes the place of none")
     return Card(
         bytes=size,
-        fits=within and free >= 0,
-        free=free,
-        held={kv: load.in_cache(kv).held(context, size) if within else 0 for kv in types},
-        held_without_draft=load.without_draft().held(context, size) if load.draft else None,
+        fits=False if not within or free < 0 else None if uncounted else True,
+        free=None if uncounted else free,
+        held={kv: least(load.in_cache(kv).held(context, size)) if within else 0 for kv in types},
+        held_without_draft=without.held(context, size) if load.draft and within and not without.uncounted else None,
         longest=longest,
         room=room,
+        unknown="; ".join(unknown),
     )
 
 

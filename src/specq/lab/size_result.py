@@ -57,6 +57,11 @@ class Sized:
     ridge: Ridge | None
     notes: tuple[str, ...]
 
+    @property
+    def at_least(self) -> bool:
+        """Whether sequences take more than is counted: the size of a constant state is not known."""
+        return not all(one.shape.state_known for one in (self.model, self.draft) if one is not None)
+
     def times_weights(self, row: Row, kv: str) -> float:
         """How many times the weights a cache is."""
         return row.cache[kv] / self.model.weights.bytes

@@ -78,8 +78,13 @@ class Shape:
         """Bytes of the constant state of a sequence, in float32."""
         return 4 * (self.state_elements or 0)
 
+    @property
+    def state_known(self) -> bool:
+        """Whether `sequence_bytes` counts all of a sequence; else it is the least that one takes."""
+        return self.state_elements is not None
+
     def sequence_bytes(self, tokens: int, kv: str) -> int:
-        """Bytes that one sequence takes: its cache and its constant state."""
+        """Bytes that one sequence takes: its cache and its constant state, where the size of that is known."""
         return self.cache_bytes(tokens, kv) + self.state_bytes
 
     @property

@@ -13,7 +13,7 @@ class Size:
 
     `origin` says whose weights these are: of what is `loaded` here or by a server that is started; as a server that
     runs already has `told` of its own; or of the model that was `named` for it, while what it holds is not known.
-    Where no model is known, nor is a cache.
+    Where no model is known, nor is a cache; nor where a model keeps a constant state of unknown size.
     """
 
     weight_bytes: int
