@@ -86,6 +86,21 @@ def test_a_line_is_wider_than_the_terminal_or_an_amount_is_folded(
     assert "(79 % to 89 %, n = 200)" in found
 
 
+@pytest.mark.parametrize("columns", [10, 20, 30])
+def test_a_number_in_a_table_is_split_or_cropped_on_a_narrow_terminal(
+    columns: int, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    asked = ["cost", *LONG, *RATES, "--per-hour", "2.50", "--correct-share", "0.85", "--prices", "example"]
+    shown = []
+    for width in (400, columns):
+        monkeypatch.setenv("COLUMNS", str(width))
+        assert cli.main(asked) == 0
+        shown.append(capsys.readouterr().out)
+    cells = {cell for row in rows(shown[0])[2:] for cell in row if cell.strip("0123456789.,%- ") == ""} - {"-"}
+    assert "4,800,000,000" in cells
+    assert {cell for cell in cells if cell not in shown[1]} == set()
+
+
 def test_the_last_line_is_no_json_object_or_lacks_a_figure(capsys: pytest.CaptureFixture[str]) -> None:
     own = ["--per-hour", "2.50", "--prices", "example"]
     assert cli.main(["cost", *LONG, *RATES, *own, "--json"]) == 0

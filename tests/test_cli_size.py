@@ -140,6 +140,21 @@ def test_a_line_is_wider_than_the_terminal(
         assert max(map(len, out.splitlines())) <= columns
 
 
+@pytest.mark.parametrize("columns", [10, 20, 30, 40])
+def test_a_number_in_a_table_is_split_or_cropped_on_a_narrow_terminal(
+    here: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, columns: int
+) -> None:
+    words = ("--context", "32k", "--machine", "h100-sxm", "--concurrency", "1000")
+    for models in (("small",), ("small", "large")):
+        wide = printed(capsys, *models, *words)
+        monkeypatch.setenv("COLUMNS", str(columns))
+        narrow = printed(capsys, *models, *words)
+        monkeypatch.setenv("COLUMNS", "400")
+        cells = {cell for cell in wide.split() if cell.strip("0123456789.,") == "" and cell[:1].isdigit()}
+        assert cells
+        assert {cell for cell in cells if cell not in narrow.split()} == set()
+
+
 def test_the_last_line_is_no_json_object(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
     words = ("--context", "32k", "--machine", "h100-sxm", "--draft", "small", "--json")
     found: dict[str, Any] = json.loads(printed(capsys, "small", "large", *words).splitlines()[-1])

@@ -37,6 +37,20 @@ def test_a_column_that_does_not_fit_is_lost_and_not_stacked_under_its_name() -> 
     assert len(GRID.lines(10_000)) == 3, "what fits stands in one row"
 
 
+@pytest.mark.parametrize("width", [10, 20, 30, 40])
+def test_a_number_is_split_over_lines_on_a_narrow_terminal(width: int) -> None:
+    columns = ("by tokens", "tokens a month", "share", "95 %", "of 1,886,000,000 tokens")
+    row = ("131,072 tokens cached", "1,886,000,000", "57 %", "0.000617 to 0.000621", "-1.25e-07 s")
+    lines = Grid(columns=columns, rows=(row,), right=True).lines(width)
+    for cell in ("131,072", *row[1:], "1,886,000,000"):
+        assert any(cell in line for line in lines), cell
+    assert all("131,072" in line or not re.search(r"^(131|,|072)", line) for line in lines)
+    if width == 20:
+        assert lines[lines.index("131,072 tokens") :][:3] == ["131,072 tokens", "cached", "  1,886,000,000"]
+    text = Grid(columns=("a", "b"), rows=(("20261130T233123Z-23bdd9", "experiments/deep/pair.toml"),)).lines(width)
+    assert max(map(len, text)) <= width, "only numbers may be wider than the terminal"
+
+
 def test_a_run_name_folds_elsewhere_than_at_a_sign() -> None:
     assert fold("20261130T233123Z-23bdd9", 20) == ["20261130T233123Z-", "23bdd9"]
     assert fold("experiments/deep/pair.toml", 18) == ["experiments/deep/", "pair.toml"]

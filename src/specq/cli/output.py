@@ -32,7 +32,9 @@ def show(parts: Iterable[RenderableType]) -> None:
     before: RenderableType = ""
     for part in parts:
         if part != "" or before != "":
-            screen.print(part)
+            # A table is wider than the screen only where it holds a number that is: the terminal folds such a line,
+            # and cropped digits are gone.
+            screen.print(part, crop=False)
         before = part
 
 

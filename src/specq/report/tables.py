@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
@@ -20,6 +21,11 @@ GAP = 2
 INDENT = 2
 # Prose in a narrower column than this is harder to read than in a table of its own.
 PROSE_LEAST = 24
+_NUMBER = r"[<>~+\u2212-]?\d[\d.,]*(?:e[+-]?\d+)?(?: ?[A-Za-z%/]{1,8})?"
+# "1,886,000,000", "57 %", "0.92 to 1.21": a cell that is one value, spaces and all.
+_VALUE = re.compile(rf"{_NUMBER}(?: to (?:{_NUMBER}|any))?")
+# A word of digits and their marks within other text.
+_DIGITS = re.compile(r"[^\w\s]*\d[^A-Za-z_\s]*")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -28,7 +34,8 @@ class Grid:
 
     What does not fit side by side is stacked: further columns follow in a table of their own, with the first column
     repeated. Columns in `prose` fold at spaces; the first column folds at spaces and after "/" and "-"; no other cell
-    is folded. Only a single word that is longer than the whole width is cut.
+    is folded while it fits. Only a single word that is longer than the whole width is cut, and no number ever: one that
+    does not fit beside the first column stands below it, and is wider than the width where it takes that.
     """
 
     columns: tuple[str, ...]
@@ -37,17 +44,21 @@ class Grid:
     prose: Collection[int] = ()
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
-        """The lines of the table, none wider than the console."""
+        """The lines of the table, wider than the console only where a number takes it."""
         rule = "-" if options.ascii_only else "\u2500"
         yield Text("\n".join(self.lines(options.max_width, rule)), no_wrap=True, overflow="ignore")
 
     def lines(self, width: int, rule: str = "-") -> list[str]:
-        """The table in lines of at most `width` terminal cells; stacked tables have an empty line between them."""
+        """The table in lines of at most `width` terminal cells, beside whole numbers.
+
+        Stacked tables have an empty line between them.
+        """
         cells = [[visible(cell) for cell in row] for row in (self.columns, *self.rows)]
         natural = [max(cell_len(row[i]) for row in cells) for i in range(len(self.columns))]
         found: list[str] = []
         for pile in self._piles(cells, natural, width):
-            found += ["", *self._block(cells, pile, rule)]
+            fits = sum(pile.values()) + GAP * (len(pile) - 1) <= width
+            found += ["", *(self._block(cells, pile, rule) if fits else _below(cells, max(pile), width, rule))]
         return found[1:]
 
     def _piles(self, cells: list[list[str]], natural: list[int], width: int) -> list[dict[int, int]]:
@@ -55,13 +66,14 @@ class Grid:
         if sum(natural) + GAP * (len(natural) - 1) <= width:
             return [dict(enumerate(natural))]
         least = [self._least(i, [row[i] for row in cells]) for i in range(len(natural))]
-        first = min(least[0], max(width - GAP - max(least[1:], default=0), width // 2, 1))
+        whole = [max(_longest_number(row[i]) for row in cells) for i in range(len(natural))]
+        first = min(least[0], max(width - GAP - max(least[1:], default=0), width // 2, whole[0], 1))
         piles = [{0: first}]
         for i in range(1, len(natural)):
             taken = sum(piles[-1].values()) + GAP * len(piles[-1])
             if taken + least[i] > width and len(piles[-1]) > 1:
                 piles.append({0: first})
-            piles[-1][i] = min(least[i], max(width - GAP - first, 1))
+            piles[-1][i] = min(least[i], max(width - GAP - first, whole[i], 1))
         return [self._widened(pile, natural, width) for pile in piles]
 
     def _least(self, column: int, cells: list[str]) -> int:
@@ -99,6 +111,22 @@ class Grid:
         return blank + text if self.right and column else text + blank
 
 
+def _below(cells: list[list[str]], column: int, width: int, rule: str) -> list[str]:
+    """The first column and one more, each cell of which stands below its row's first."""
+    told = [
+        [
+            *fold(row[0], max(width, _longest_number(row[0]))),
+            *(
+                " " * GAP + line
+                for line in fold(row[column], max(width - GAP, _longest_number(row[column]), 1))
+                if line
+            ),
+        ]
+        for row in cells
+    ]
+    return [*told[0], rule * width, *(line for lines in told[1:] for line in lines)]
+
+
 def fold(text: str, width: int) -> list[str]:
     """Text in lines of at most `width` terminal cells: cut at spaces; in a word that is too long, after "/" or "-"."""
     lines = [""]
@@ -126,6 +154,13 @@ def _pieces(word: str, width: int) -> list[str]:
 
 def _longest_word(text: str) -> int:
     return max(map(cell_len, text.split(" ")))
+
+
+def _longest_number(text: str) -> int:
+    """How wide the widest number in a cell is: all of the cell where it is one value."""
+    if _VALUE.fullmatch(text):
+        return cell_len(text)
+    return max((cell_len(word) for word in text.split(" ") if _DIGITS.fullmatch(word)), default=0)
 
 
 @dataclass(frozen=True, kw_only=True)
