@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
+from datetime import date, timedelta
 from pathlib import Path
 
 import pytest
@@ -84,6 +85,20 @@ def test_a_line_is_wider_than_the_terminal_or_an_amount_is_folded(
     found = " ".join(out.split())
     assert "2 machines all month cost 3,650 USD against 5,280 by tokens" in found
     assert "(79 % to 89 %, n = 200)" in found
+
+
+def test_prices_of_tomorrow_are_taken_without_a_word(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    sheet, day = tmp_path / "p.toml", date.today() + timedelta(days=2)
+    rest = 'source = "s"\nmodel = "m"\ncurrency = "USD"\ninput_price = 1.0\noutput_price = 4.0\n'
+    sheet.write_text(f"date = {day}\n{rest}", encoding="utf-8")
+    assert cli.main(["cost", *KNOWN, "--prices", str(sheet)]) == 0
+    said = f"warning: {sheet} is dated {day}, after today: correct its date"
+    assert "".join(said.split()) in "".join(capsys.readouterr().out.split())
+    assert cli.main(["cost", *KNOWN, "--prices", str(sheet), "--json"]) == 0
+    assert said.removeprefix("warning: ") in json.loads(capsys.readouterr().out)["warnings"]
+    sheet.write_text(f"date = {date.today()}\n{rest}", encoding="utf-8")
+    assert cli.main(["cost", *KNOWN, "--prices", str(sheet)]) == 0
+    assert "after today" not in capsys.readouterr().out
 
 
 @pytest.mark.parametrize("columns", [10, 20, 30])

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
+from datetime import date, timedelta
 from pathlib import Path
 from typing import Any
 
@@ -104,6 +105,17 @@ def test_speeds_are_shown_without_what_they_rest_on(here: Path, capsys: pytest.C
     assert "Prefill of 8,192 tokens does 2P/b = 32,768 FLOP a byte: bound by arithmetic; from 74 tokens on" in out
     assert "note: w4 is nominal, 4 bits for each weight" in out
     assert "NVIDIA H100 Tensor Core GPU data sheet" in out
+
+
+def test_a_machine_of_tomorrow_is_taken_without_a_word(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    text = 'name = "m"\nbandwidth = "1 TB/s"\nsource = "s"\ndate = {}\n'
+    for named, day in (("m.toml", date.today() + timedelta(days=2)), ("now.toml", date.today())):
+        (here / named).write_text(text.format(day))
+    said = f"note: m.toml is dated {date.today() + timedelta(days=2)}, after today: correct its date"
+    assert said in printed(capsys, "small", "--machine", "m.toml").splitlines()
+    found = json.loads(printed(capsys, "small", "--machine", "m.toml", "--json"))
+    assert said.removeprefix("note: ") in found["models"][0]["notes"]
+    assert "after today" not in printed(capsys, "small", "--machine", "now.toml")
 
 
 def test_models_are_ranked_without_a_context_or_a_card(here: Path, capsys: pytest.CaptureFixture[str]) -> None:

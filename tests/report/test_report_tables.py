@@ -45,6 +45,7 @@ def test_a_number_is_split_over_lines_on_a_narrow_terminal(width: int) -> None:
     for cell in ("131,072", *row[1:], "1,886,000,000"):
         assert any(cell in line for line in lines), cell
     assert all("131,072" in line or not re.search(r"^(131|,|072)", line) for line in lines)
+    assert Grid(columns=("n",), rows=(("1,886,000,000",),)).lines(width)[2:] == ["1,886,000,000"]
     if width == 20:
         assert lines[lines.index("131,072 tokens") :][:3] == ["131,072 tokens", "cached", "  1,886,000,000"]
     text = Grid(columns=("a", "b"), rows=(("20261130T233123Z-23bdd9", "experiments/deep/pair.toml"),)).lines(width)

@@ -70,6 +70,11 @@ def day(values: Mapping[str, Any], meaning: str) -> date:
     return found
 
 
+def ahead(file: Path, of: date, today: date) -> str | None:
+    """A sentence about a file that is dated after today; None of one that is not."""
+    return f"{file} is dated {of}, after today: correct its date" if of > today else None
+
+
 def texts(values: Mapping[str, Any], typed: Mapping[str, str]) -> dict[str, str]:
     """The texts under the keys of `typed`, stripped; its values are lines to type.
 

@@ -52,14 +52,12 @@ class Sheet:
     def aged(self, today: dt.date) -> str | None:
         """A sentence about a sheet that is too old, or dated after today; None of one that is neither."""
         days = (today - self.date).days
-        if days < 0:
-            return f"{self.file} is dated {self.date}, after today: correct its date"
         if days > OLDEST_DAYS:
             return (
                 f"{self.file} is of {self.date}, {days} days old; prices older than {OLDEST_DAYS} days may have "
                 f"moved: look at {self.source}"
             )
-        return None
+        return dated.ahead(self.file, self.date, today)
 
 
 def load(given: Path | str) -> Sheet:

@@ -3,10 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from datetime import date
 from pathlib import Path
 
 from specq.core.errors import ConfigError, ModelError, nearest
-from specq.lab import machines, size_gguf, size_memory, size_shape, size_speed, size_stored, size_units, size_weights
+from specq.lab import (
+    dated,
+    machines,
+    size_gguf,
+    size_memory,
+    size_shape,
+    size_speed,
+    size_stored,
+    size_units,
+    size_weights,
+)
 from specq.lab.size_config import text_part
 from specq.lab.size_find import find
 from specq.lab.size_memory import Card, Load, Model
@@ -217,6 +228,8 @@ def _more_notes(model: Model, draft: Model | None, asked: Asked, held: Card | No
         notes.append(held.unknown)
     if asked.card is not None and asked.context is None:
         notes.append("no --context: a cache of unknown length is not said to fit anywhere")
+    if asked.machine is not None and (ahead := dated.ahead(asked.machine.file, asked.machine.date, date.today())):
+        notes.append(ahead)
     if asked.machine is not None and asked.machine.peak is None and asked.flops is None:
         notes.append(f"{asked.machine.file} states no FLOP/s of 16-bit floats: no ridge; --flops gives them")
     return notes

@@ -57,7 +57,7 @@ class Grid:
         natural = [max(cell_len(row[i]) for row in cells) for i in range(len(self.columns))]
         found: list[str] = []
         for pile in self._piles(cells, natural, width):
-            fits = sum(pile.values()) + GAP * (len(pile) - 1) <= width
+            fits = len(pile) == 1 or sum(pile.values()) + GAP * (len(pile) - 1) <= width
             found += ["", *(self._block(cells, pile, rule) if fits else _below(cells, max(pile), width, rule))]
         return found[1:]
 
