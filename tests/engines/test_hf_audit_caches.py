@@ -30,7 +30,7 @@ def test_an_early_exit_is_expected_to_read_an_unquantized_cache(target_of):
             audit.text_law(Session(model, keep="nothing", kv_cache=kind), warper, PROMPT.ids, answer.ids, 32, tiny.V)
             for model, kind in ((target.model, "q4"), (shallow(target.model, 2), kv_cache))
         )
-        return audit.expected_steps(EARLY.rule, EARLY.k, law, drafted)[0]
+        return audit.expected_steps(EARLY, law, drafted)[0]
 
     found = target.audit_sampled("a", PROMPT, 0, answer, EARLY, sampling).steps_mean
     assert found == pytest.approx(steps("q4"))

@@ -46,6 +46,11 @@ def here(folder_of: Callable[..., Path], tmp_path: Path, monkeypatch: pytest.Mon
         ("lookup --lengths long", '--lengths long: allowed is "equal", "natural"'),
         ("lookup --engine mlx", "lookup: --engine mlx allows model; give a DRAFT of that kind in the place of lookup"),
         ("./d+lookup --engine mlx", "./d+lookup: +lookup: --engine mlx looks nothing up before a draft; take it out"),
+        ("./d+stop:0.4 --engine mlx", "./d+stop:0.4: +stop:0.4: --engine mlx has no such stop; take it out"),
+        ("./d+stop:2", '"./d+stop:2": allowed after +stop: is above 0 and below 1; type ./d+stop:0.4'),
+        ("./d+stop:", '"./d+stop:": allowed after +stop: is above 0 and below 1; type ./d+stop:0.4'),
+        ("lookup+stop:0.4", '"lookup+stop:0.4" is no draft: a lookup has no probabilities to stop by; take +stop out'),
+        ("./d+stop:0.4 d+stop:0.40", 'as "./d+stop:0.4" and as "d+stop:0.40"; give each draft once'),
         ("lookup --engine vllm", "--engine vllm: allowed is hf or mlx, which read the weights; for a model that is"),
         ("lookup --revision main", "revision"),
         (

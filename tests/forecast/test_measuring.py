@@ -262,3 +262,13 @@ def test_a_lookup_before_a_draft_is_measured_as_one_of_the_two() -> None:
     assert {(one.method, one.lookup_first) for one in asked} == {("early_exit", False), ("lookup", False)}
     # The lookup alone reads prompts that repeat themselves.
     assert {len(set(ids)) for ids in target.read()} == {3, 6}
+
+
+def test_a_draft_that_stops_is_measured_where_it_stops_or_without_looking() -> None:
+    target: Any = FakeTarget()
+    draft = DraftSpec(method="early_exit", k=4, layers=1, stop_below=0.9)
+    found = measuring.measure(target, {"d": draft}, [prompt(6)], Sampling(), grid=(1, 4), seconds=0.0)["d"]
+    assert [one.proposed for one in found.points] == [1, 4]
+    asked = [spec.stop_below for spec in target.specs if spec is not None]
+    assert asked
+    assert all(one is not None and 0 < one < 1e-9 for one in asked)

@@ -48,8 +48,10 @@ def stopped(rule_share: np.ndarray, stops: np.ndarray, k: int, t: int, total: in
     if t >= total:
         return 0.0
     size = 0
-    while size < min(k, total - t - 1) and not stops[t + size]:
+    while size < min(k, total - t - 1):
         size += 1
+        if stops[t + size - 1]:
+            break
     expected, alive = 1.0, 1.0
     for n in range(size):
         share = rule_share[t + n]
@@ -68,9 +70,36 @@ def test_an_early_stop_by_the_drafts_own_law_ends_the_block_and_gives_the_bonus_
         assert found == pytest.approx(stopped(shares[rule], one.stops, k, 1, 9), abs=1e-9)
 
 
-def test_a_draft_that_always_stops_takes_a_step_a_token() -> None:
-    one = Traced(p=np.full(9, 0.5), q=np.full(9, 0.5), hit=np.ones(9), stops=np.ones(9, dtype=bool))
-    assert replay.steps([one], 4).mean.ravel() == pytest.approx([8.0] * 16)
+def test_a_draft_that_stops_by_its_own_law_equals_the_recursion_one_by_one() -> None:
+    rng = np.random.default_rng(4)
+    texts = [text(rng, total, stops=0.3) for total in (23, 1, 7, 2, 40)]
+    found = replay.steps(texts, 8)
+    for place, one in enumerate(texts):
+        for row, rule in enumerate(EXACT_RULES):
+            for k in (1, 2, 5, 8):
+                mean, variance = law.steps(rule, one.p, one.q, one.hit, k, stops=one.stops)
+                assert found.mean[place, row, k - 1] == pytest.approx(mean, abs=1e-9)
+                assert found.variance[place, row, k - 1] == pytest.approx(variance, abs=1e-7)
+
+
+def test_a_draft_that_is_never_sure_proposes_one_token_a_step() -> None:
+    rng = np.random.default_rng(9)
+    free = text(rng, 9)
+    one = dataclasses.replace(free, stops=np.ones(9, dtype=bool))
+    assert replay.steps([one], 4).mean == pytest.approx(np.repeat(replay.steps([free], 1).mean, 4, axis=2))
+    assert replay.summed([one], np.arange(5.0)).mean == pytest.approx(
+        np.repeat(replay.summed([free], np.arange(2.0)).mean, 4, axis=2)
+    )
+
+
+def test_what_is_proposed_off_the_text_is_taken_from_tokens_that_the_text_has() -> None:
+    # The text's token 3 is one that the draft would stop at; what it says there itself, it is sure of.
+    stops, unsure = np.zeros((2, 9), dtype=bool)
+    stops[3] = stops[5] = unsure[5] = True
+    one = Traced(p=np.full(9, 0.5), q=np.full(9, 1e-12), hit=np.zeros(9), stops=stops, unsure=unsure)
+    found = replay.starts(one, "rejection", 4)
+    assert found.proposed.tolist() == [4, 4, 4, 3, 2, 1, 2, 1, 0]
+    assert replay.starts(dataclasses.replace(one, unsure=None), "rejection", 4).proposed[:4].tolist() == [4, 3, 2, 1]
 
 
 def test_a_lookup_is_followed_along_its_own_starts() -> None:

@@ -70,6 +70,22 @@ def test_vllm_samples_its_proposals_and_verifies_by_the_block_where_that_is_past
     }
 
 
+@pytest.mark.parametrize("greedy", [True, False])
+def test_a_stop_is_carried_where_an_engine_has_it_and_said_to_be_lacking_elsewhere(greedy: bool) -> None:
+    told = found(dataclasses.replace(MODEL, stop_below=0.4), 7, greedy=greedy)
+    by_engine = {way.engine: way for way in reversed(told)}
+    lever = Lever(**tomllib.loads(by_engine["specq"].paste)["levers"]["d"])
+    assert lever.draft() == dataclasses.replace(MODEL, stop_below=0.4, k=7)
+    assert "assistant_confidence_threshold = 0.4; " in by_engine["transformers"].paste
+    assert "scikit-learn" in by_engine["transformers"].note
+    assert "--spec-draft-n-max 7 --spec-draft-n-min 0 --spec-draft-p-min 0.4" in by_engine["llama.cpp"].paste
+    assert all("drops it" in way.note for way in told if way.engine == "llama.cpp")
+    assert all("proposes k tokens" in way.note for way in told if way.engine in ("vllm", "mlx-lm"))
+    assert {way.engine for way in told if way.foreseen} == {"specq", "transformers"}
+    early = ways(DraftSpec(method="early_exit", layers=9, k=2, stop_below=0.25))
+    assert "target.generation_config.assistant_confidence_threshold = 0.25; " in early["transformers"].paste
+
+
 @pytest.mark.parametrize("draft", [MODEL, LOOKUP], ids=["model", "lookup"])
 def test_what_is_pasted_is_what_specqs_own_servers_are_started_with(draft: DraftSpec) -> None:
     for way in found(draft, 7):

@@ -168,6 +168,11 @@ def test_each_word_becomes_the_lever_that_an_experiment_would_have() -> None:
     assert [(one.lookup_first, one.match, one.min_ngram) for one in after.values()] == [
         *((True, "ngram", 3), (True, "suffix", 3), (True, "ngram", 3), (None, None, None))
     ]
+    stops = ask("m", ["d", "d+stop:0.4", "d+stop:0.25", "early_exit:7+lookup+stop:.5"], Path("p")).levers
+    assert {name: one.stop_below for name, one in stops.items()} == {
+        **{"d": None, "d_stop0-4": 0.4, "d_stop0-25": 0.25, "early_exit7_lookup_stop-5": 0.5}
+    }
+    assert (stops["d_stop0-4"].model, stops["early_exit7_lookup_stop-5"].lookup_first) == ("d", True)
     assert (after["draft_lookup"].model, after["self4_lookup"].bits) == ("org/draft", 4)
 
 

@@ -229,6 +229,7 @@ def _compatible(found: Study) -> Iterator[tuple[str, ...]]:
         read = NOTHING if own is None else f"{100 * own['bytes_per_token'] / whole:.0f} %"
         same = "the target's" if draft.method != "model" or draft.model == "self" else "same tokens"
         method = f"{draft.method} after lookup" if draft.lookup_first else draft.method
+        method += "" if draft.stop_below is None else f", stops below {draft.stop_below}"
         weights = NOTHING if own is None else size(own["weight_bytes"])
         yield name, method, same, found.templates.get(name, NOTHING), weights, read, told.get(name, NOTHING)
 

@@ -46,7 +46,8 @@ def drafts(
         list[str] | None,
         typer.Argument(
             metavar="DRAFT...",
-            help="A model, lookup, lookup:suffix, early_exit:N, self:8 or self:4; X+lookup copies from the text first.",
+            help="A model, lookup, lookup:suffix, early_exit:N, self:8 or self:4; X+lookup copies from the text first, "
+            "X+stop:0.4 ends its step at a token less sure than that.",
         ),
     ] = None,
     prompts: Annotated[

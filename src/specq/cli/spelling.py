@@ -51,7 +51,8 @@ def _of_draft(said: str, name: str, word: str) -> str:
     said = re.sub(rf"(?<!\S){re.escape(name)}#1: (?:(?:method|layers|bits) = [^:]+: )?", f"{word}: ", said)
     said = re.sub(rf"--set {lever}\.layers=(\d+)", lambda found: re.sub(r":\d+", f":{found[1]}", word, count=1), said)
     said = re.sub(rf"change {lever} in the experiment", f"give a DRAFT of that kind in the place of {word}", said)
-    said = re.sub(rf"take {lever}\.lookup_first out", "take it out", said)
+    said = re.sub(rf"take {lever}\.(?:lookup_first|stop_below) out", "take it out", said)
+    said = re.sub(rf"(?:{lever}\.)?stop_below = ", "+stop:", said)
     for key, option in (("lookup_first = true", "+lookup"), ('method = "lookup"', "lookup")):
         said = said.replace(key, option)
     said = said.replace("take the bits out", f"take {word} out")

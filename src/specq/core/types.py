@@ -130,6 +130,9 @@ class DraftSpec:
 
     `threshold` belongs to the rule lossy_threshold alone: the share of its best token's probability that the
     target must give a proposal.
+
+    With `stop_below` the methods `model` and `early_exit` end a block early: a proposal that the draft itself gives a
+    probability below it is the last of its step. None: always k.
     """
 
     method: Method
@@ -148,6 +151,7 @@ class DraftSpec:
     head: Literal["keep", "quantize"] = "keep"
     prefill: Prefill = "dense"
     threshold: float | None = None
+    stop_below: float | None = None
 
     @property
     def lossy(self) -> bool:
@@ -157,7 +161,7 @@ class DraftSpec:
     @property
     def proposer(self) -> DraftSpec:
         """The same model whatever becomes of its proposals: what drafts that share one have in common."""
-        return replace(self.alone, k=1, rule="rejection", threshold=None)
+        return replace(self.alone, k=1, rule="rejection", threshold=None, stop_below=None)
 
     @property
     def alone(self) -> DraftSpec:

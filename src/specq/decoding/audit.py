@@ -18,7 +18,7 @@ from torch import Tensor
 
 from specq.core.errors import PromptError
 from specq.core.records import Audited
-from specq.core.types import Prompt, Rule, Sampling
+from specq.core.types import DraftSpec, Prompt, Sampling
 from specq.decoding import law
 from specq.decoding.drafters import Drafter
 from specq.decoding.drafters.chain import fit
@@ -167,11 +167,12 @@ def text_law(
 
 
 def expected_steps(
-    rule: Rule, k: int, target: Law, draft: Law, copies: tuple[np.ndarray, np.ndarray] | None = None
+    spec: DraftSpec, target: Law, draft: Law, copies: tuple[np.ndarray, np.ndarray] | None = None
 ) -> tuple[float, float]:
-    """Mean and variance of the steps that a model draft takes to emit the text; `copies` as in law.steps."""
+    """Mean and variance of the steps that a model draft takes to emit a sampled text; `copies` as in law.steps."""
     # A token at the very edge of a truncated law may be scored 0 by rounding; the text has it, so it was not.
-    return law.steps(rule, np.maximum(target.p, law.LEAST_P), draft.p, draft.hit, k, copies)
+    stops = None if spec.stop_below is None else draft.p < spec.stop_below
+    return law.steps(spec.rule, np.maximum(target.p, law.LEAST_P), draft.p, draft.hit, spec.k, copies, stops)
 
 
 def lookup_steps(drafter: Drafter, warper: Warper, prompt: Sequence[int], ids: Sequence[int], k: int) -> int:

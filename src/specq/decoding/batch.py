@@ -16,7 +16,7 @@ from transformers import PreTrainedModel
 from specq.core.clock import Laps
 from specq.core.types import CacheType
 from specq.decoding.drafters import Proposal
-from specq.decoding.drafters.chain import choose, fit
+from specq.decoding.drafters.chain import choose, confidence, fit
 from specq.decoding.drafters.lookup import LookupDrafter
 from specq.decoding.loop import NOTHING, step_of
 from specq.decoding.ragged import RaggedSession
@@ -138,9 +138,18 @@ class BatchLookup:
 class BatchChain:
     """A draft that is a model, token by token over all rows: a second one, or the target's first layers."""
 
-    def __init__(self, model: PreTrainedModel, *, layers: int | None, sampled: bool, vocabulary: int) -> None:
+    def __init__(
+        self,
+        model: PreTrainedModel,
+        *,
+        layers: int | None,
+        sampled: bool,
+        vocabulary: int,
+        stop_below: float | None = None,
+    ) -> None:
         self._session = RaggedSession(model if layers is None else shallow(model, layers))
         self._layers, self._sampled, self._vocabulary = layers, sampled, vocabulary
+        self._stop_below = stop_below
 
     def start(self, requests: Sequence[Request], target: RaggedSession) -> None:
         """Prefill a second model; the first layers need none."""
@@ -150,20 +159,24 @@ class BatchChain:
             self._session.forward([request.ids[:-1] for request in requests], last_only=True)
 
     def propose(self, requests: Sequence[Request], reach: Sequence[int]) -> list[Proposal]:
-        """reach[i] tokens for each row; rows that want fewer sit out the later rounds."""
+        """reach[i] tokens for each row; rows that want fewer, or stop, sit out the later rounds."""
         if self._layers is not None:
             self._session.share(self._target, self._layers)
         columns = self._session.valid.shape[1]
         texts = [list(request.ids) for request in requests]
         drawn: list[list[Tensor]] = [[] for _ in requests]
-        for round_ in range(max(reach, default=0)):
-            wants = [round_ < n for n in reach]
+        open_, round_ = list(reach), 0
+        while any(wants := [round_ < n for n in open_]):
+            round_ += 1
             pending = [t[n:] if w else [] for t, n, w in zip(texts, self._session.lengths, wants, strict=True)]
             for i, logits in enumerate(self._session.forward(pending)):
                 if wants[i]:
                     request = requests[i]
                     row = fit(logits[-1:], self._vocabulary)
                     token, q = choose(request.warper, texts[i], row, request.streams.draft, self._sampled)
+                    stop = self._stop_below
+                    if stop is not None and confidence(request.warper, texts[i], row, token, q) < stop:
+                        open_[i] = round_
                     texts[i].append(token)
                     if q is not None:
                         drawn[i].append(q)

@@ -99,6 +99,7 @@ def steps(
     hit: np.ndarray,
     k: int,
     copies: tuple[np.ndarray, np.ndarray] | None = None,
+    stops: np.ndarray | None = None,
 ) -> tuple[float, float]:
     """Mean and variance of the number of steps that emit positions 1..T-1 of the text.
 
@@ -106,7 +107,8 @@ def steps(
     C(t) = 1 + C(t + N + 1): a step at t proposes min(k, T - t - 1) tokens, so that it never emits
     more than is left, and the text's own end needs no special case. Where a lookup goes before the
     draft, `copies` says how many tokens it would propose at each position and how many of them the
-    text goes on with, both [T]; a step where it proposes any is the lookup's, whatever the rule.
+    text goes on with, both [T]; a step where it proposes any is the lookup's, whatever the rule. `stops` [T] is True
+    where the draft ends its proposals with the text's token, for its own probability of it is too low.
     """
     total = len(p)
     mean = np.zeros(total + 1)
@@ -117,6 +119,8 @@ def steps(
             reach = min(reach, int(copies[0][t]))
             tail = (np.arange(reach + 1) <= copies[1][t]).astype(float)
         else:
+            if stops is not None and stops[t : t + reach].any():
+                reach = int(np.argmax(stops[t : t + reach])) + 1
             tail = survival(rule, p, q, hit, t, reach)
         mass = tail - np.append(tail[1:], 0.0)
         following = np.arange(t + 1, t + reach + 2)

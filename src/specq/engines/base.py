@@ -28,6 +28,7 @@ class Capabilities:
     batches: bool
     lookup_first: bool = False
     prefix_cache: bool = False
+    stop_below: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

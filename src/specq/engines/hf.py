@@ -36,6 +36,7 @@ CAPABILITIES = Capabilities(
     logprobs=True,
     batches=True,
     lookup_first=True,
+    stop_below=True,
     prefix_cache=True,
 )
 DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16, "float16": torch.float16}

@@ -170,12 +170,12 @@ class HFDecoder:
         # greedy_draft proposes the argmax; the other rules want proposals drawn from q.
         sampled = draft.rule != "greedy_draft"
         if draft.method == "early_exit":
-            return EarlyExitDrafter(self.session, draft.layers or 0, sampled=sampled)
+            return EarlyExitDrafter(self.session, draft.layers or 0, sampled=sampled, stop_below=draft.stop_below)
         model = self.target.draft_model(draft)
         rows = (*_ROWS, _CATCH_UP) if draft.lookup_first else _ROWS
         compiled = self.target.engine.compile
         self._own = CompiledSession(model, rows) if compiled else Session(model, keep="everything")
-        return ModelDrafter(self._own, sampled=sampled, vocabulary=self.target.vocabulary)
+        return ModelDrafter(self._own, sampled=sampled, vocabulary=self.target.vocabulary, stop_below=draft.stop_below)
 
     def _batch_draft(self) -> BatchDrafter | None:
         draft = self.draft
@@ -188,6 +188,7 @@ class HFDecoder:
             layers=draft.layers if draft.method == "early_exit" else None,
             sampled=draft.rule != "greedy_draft",
             vocabulary=self.target.vocabulary,
+            stop_below=draft.stop_below,
         )
         return BatchLookupFirst(BatchLookup(lambda: lookup(draft)), chain) if draft.lookup_first else chain
 

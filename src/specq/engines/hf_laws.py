@@ -72,5 +72,5 @@ def sampled(
         copies = (found.proposed, found.matched) if isinstance(found, Copies) else None
         drafted = found.elsewhere if isinstance(found, Copies) else found
         assert drafted is not None
-        mean, variance = audit.expected_steps(draft.rule, draft.k, law, drafted, copies)
+        mean, variance = audit.expected_steps(draft, law, drafted, copies)
     return assembled.sampled(arm, prompt, repeat, generation, law, (mean, variance))

@@ -42,7 +42,7 @@ def sampled(
     if draft is not None:
         drafted = text_law(target, draft, prompt, ids, sampling)
         # Where mlx-lm drafts one token more at the very end, no step is saved by it: the law of steps is the same.
-        mean, variance = audit.expected_steps(draft.rule, draft.k, law, drafted)
+        mean, variance = audit.expected_steps(draft, law, drafted)
     return assembled.sampled(arm, prompt, repeat, generation, law, (mean, variance))
 
 

@@ -53,8 +53,9 @@ class MLXDecoder:
         self.notes: tuple[str, ...] = ()
         if draft is None:
             return
-        if draft.method != "model" or draft.rule != "match" or draft.lookup_first:
+        if draft.method != "model" or draft.rule != "match" or draft.lookup_first or draft.stop_below is not None:
             first = " after a lookup" if draft.lookup_first else ""
+            first += "" if draft.stop_below is None else f" with stop_below = {draft.stop_below}"
             raise Unsupported(
                 f'draft of method "{draft.method}" by rule "{draft.rule}"{first}: the mlx engine has method = "model" '
                 'with rule = "match"'

@@ -41,6 +41,10 @@ def check_draft(arm: Arm, target: PlannedModel, experiment: Experiment, capabili
         raise Unsupported(
             f'lookup_first = true: engine kind "{kind}" looks nothing up before a draft; take {lever}.lookup_first out'
         )
+    if spec.stop_below is not None and not capabilities.stop_below:
+        raise Unsupported(
+            f'stop_below = {spec.stop_below}: engine kind "{kind}" has no such stop; take {lever}.stop_below out'
+        )
     if spec.rule not in capabilities.rules:
         allowed = ", ".join(capabilities.rules) or "none"
         typed = f"; type --set {lever}.rule={capabilities.rules[0]}" if capabilities.rules else ""

@@ -39,11 +39,11 @@ _OF_A_DRAFT = ("method", "k", "rule", "threshold")
 # ignored is an error, for its author expects an effect.
 _OF_METHOD: dict[str, tuple[str, ...]] = {
     "model": (
-        *(*_OF_A_DRAFT, "model", "dtype", "recipe", "bits", "group_size", "head", "prefill"),
+        *(*_OF_A_DRAFT, "model", "dtype", "recipe", "bits", "group_size", "head", "prefill", "stop_below"),
         *("lookup_first", *_OF_A_LOOKUP),
     ),
     "lookup": (*_OF_A_DRAFT, *_OF_A_LOOKUP),
-    "early_exit": (*_OF_A_DRAFT, "layers", "lookup_first", *_OF_A_LOOKUP),
+    "early_exit": (*_OF_A_DRAFT, "layers", "stop_below", "lookup_first", *_OF_A_LOOKUP),
 }
 _OF_KIND: dict[str, tuple[str, ...]] = {
     "quantize": ("recipe", "model", "prefill"),
@@ -87,7 +87,8 @@ class Lever(Table):
     draft: which method proposes, how many tokens a step (`k`), under which verification rule. `rule`
     defaults to greedy_draft for lookup, whose proposals carry no probabilities, and to rejection for the
     rest; lossy_threshold reads a `threshold`, and no other rule does. `match`, `max_ngram` and `min_ngram`
-    are None unless the method is lookup, or `lookup_first` puts one before the draft. A draft model is quantized
+    are None unless the method is lookup, or `lookup_first` puts one before the draft. `stop_below` ends a block at the
+    first token that a draft other than lookup is less sure of. A draft model is quantized
     by a `recipe`, or, for model "self", in memory at `bits`.
     quantize: the target by a `recipe`, or a folder (`model`) that is quantized already.
     kv_cache: its `type`. model: the `model` that stands in the target's place. prompt: `clean`, then `select` to a
@@ -99,6 +100,7 @@ class Lever(Table):
     k: int | None = Field(default=None, ge=1, le=64)
     rule: Rule | None = None
     threshold: float | None = Field(default=None, gt=0, lt=1)
+    stop_below: float | None = Field(default=None, gt=0, lt=1)
     model: str | None = Field(default=None, min_length=1)
     dtype: Dtype | None = None
     layers: int | None = Field(default=None, ge=1)
@@ -225,6 +227,7 @@ class Lever(Table):
             head=self.head or "keep",
             prefill=self.prefill or "dense",
             threshold=self.threshold,
+            stop_below=self.stop_below,
         )
 
     def change(self, target: TargetSpec) -> TargetSpec:

@@ -17,8 +17,10 @@ from specq.models import refs
 
 WORDS = (
     'a model (hub id, folder, GGUF file or built-in), "lookup", "lookup:suffix", "early_exit:25", "self:8", "self:4", '
-    'or any but a lookup with "+lookup" or "+lookup:suffix" at its end: it drafts where nothing is found to copy'
+    'or any but a lookup with "+lookup" or "+lookup:suffix" at its end: it drafts where nothing is found to copy; '
+    'or any but a lookup with "+stop:0.4" at its end: a token that it gives less probability is the last of its step'
 )
+_STOP = re.compile(r"(.+)\+stop:([^+]*)")
 _FIRST = re.compile(r"(.+)\+lookup(?::(ngram|suffix))?")
 
 
@@ -26,8 +28,17 @@ def lever(word: str) -> tuple[str, dict[str, Any]]:
     """The name and the keys of the draft lever that a word of the command line stands for.
 
     Raises:
-        ConfigError: a word that begins like one of the short forms and is none, or a lookup before a lookup.
+        ConfigError: a word that begins like one of the short forms and is none, a lookup before a lookup, or a stop
+            that is no probability, or of a lookup.
     """
+    if (stop := _STOP.fullmatch(word)) is not None:
+        name, keys = lever(stop[1])
+        if keys["method"] == "lookup":
+            raise ConfigError(f'drafts: "{word}" is no draft: a lookup has no probabilities to stop by; take +stop out')
+        below = _probability(stop[2])
+        if below is None:
+            raise ConfigError(f'drafts: "{word}": allowed after +stop: is above 0 and below 1; type {stop[1]}+stop:0.4')
+        return slug(f"{name}_stop{stop[2]}", "draft"), keys | {"stop_below": below}
     found = _FIRST.fullmatch(word)
     name, keys = _alone(word if found is None else found[1])
     if found is None:
@@ -36,6 +47,14 @@ def lever(word: str) -> tuple[str, dict[str, Any]]:
         raise ConfigError(f'drafts: "{word}" is no draft: a lookup goes before another draft; allowed is {WORDS}')
     match = found[2] or "ngram"
     return f"{name}_lookup{'_suffix' if match == 'suffix' else ''}", keys | {"lookup_first": True, "match": match}
+
+
+def _probability(word: str) -> float | None:
+    try:
+        found = float(word)
+    except ValueError:
+        return None
+    return found if 0 < found < 1 else None
 
 
 def _alone(word: str) -> tuple[str, dict[str, Any]]:

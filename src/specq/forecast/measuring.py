@@ -26,6 +26,7 @@ SECONDS = 5.0
 SHARED = 4
 """How many times as long the target's passes are measured, which all drafts' curves stand on."""
 _ROUNDS = 8
+_NEVER = 1e-30
 
 
 @dataclass(slots=True, kw_only=True)
@@ -65,7 +66,8 @@ def measure(
     of the plain steps before and after its text. Where a pass over more tokens took less than one over fewer, rounds go
     on for as long again, one at least; points that still fall count as that much less certain. A lookup reads prompts
     that say everything twice, at their length, so that it has something to propose. A draft with a lookup before it is
-    measured as the two that it is, each half as long.
+    measured as the two that it is, each half as long. A draft that stops below a confidence looks at it here too, and
+    goes on.
 
     Args:
         target: with its weights.
@@ -112,7 +114,9 @@ def _telling(say: Callable[[str], None], what: str) -> Iterator[Callable[[str], 
 
 
 def _parts(draft: DraftSpec, seconds: float) -> list[tuple[str, DraftSpec, float]]:
-    """What is measured of a draft, and how long each."""
+    """What is measured of a draft, and how long each; one that stops by its confidence looks at it, and never stops."""
+    if draft.stop_below is not None:
+        draft = replace(draft, stop_below=_NEVER)
     if not draft.lookup_first:
         return [("own", draft, seconds)]
     return [("own", draft.alone, seconds / 2), ("copies", draft.lookup, seconds / 2)]

@@ -97,6 +97,7 @@ def _drafts(levers: Iterable[tuple[str, Lever]], name: str) -> tuple[dict[str, L
         proposer = draft.proposer
         if proposer.model is not None:
             proposer = replace(proposer, model=refs.same(proposer.model))
+        proposer = replace(proposer, stop_below=draft.stop_below)
         proposes = (proposer, draft.lookup.proposer if draft.lookup_first else None)
         if proposes in same:
             same[proposes].append(own)

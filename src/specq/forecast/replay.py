@@ -27,19 +27,24 @@ class Traced:
 
     `p` and `q` [T] are the probabilities of the text's tokens under target and draft after warping, `hit` [T] is 1
     where the token is the draft's likeliest, 0 where it is not, and 0.5 where rounding decides. `stops` [T] is True
-    where a draft that ends its proposals early, by its own law, would propose nothing for that position; None: it never
-    does, nor past the end. Token 0 came from the prefill. `room` counts the tokens that the text might have had beyond
-    its T, which its last steps propose for: 0 where its limit ended it.
+    where a draft that proposed the text's token would end its proposals with it, by its own confidence; None: it never
+    does, nor past the end. `unsure` [T], some of those, is True where it would whatever it proposed, its likeliest
+    token included: so far a step is taken to propose, for what it says off the text is not known; None: as `stops`.
+    Token 0 came from the prefill. `room` counts the tokens that the text might have had beyond its T, which its last
+    steps propose for: 0 where its limit ended it.
     """
 
     p: np.ndarray
     q: np.ndarray
     hit: np.ndarray
     stops: np.ndarray | None = None
+    unsure: np.ndarray | None = None
     room: int = 0
 
     def __post_init__(self) -> None:
-        arrays = {"p": self.p, "q": self.q, "hit": self.hit} | ({} if self.stops is None else {"stops": self.stops})
+        ends = {"stops": self.stops, "unsure": self.unsure}
+        arrays = {"p": self.p, "q": self.q, "hit": self.hit}
+        arrays |= {name: each for name, each in ends.items() if each is not None}
         if len({each.shape for each in arrays.values()}) != 1 or self.p.ndim != 1:
             shapes = ", ".join(f"{name} {each.shape}" for name, each in arrays.items())
             raise ValueError(f"replay: {shapes}: all must be [T]")
@@ -95,8 +100,8 @@ class Expected:
 def survival(traced: Traced, k: int = MOST_K) -> np.ndarray:
     """P(N >= j | text) for j = 0 .. k of a step at each position, [rules, T, k + 1], rules as in EXACT_RULES.
 
-    Proposals beyond the text's end are never accepted. Early stops bound it as the end does: what would not be
-    proposed is not accepted.
+    Proposals beyond the text's end are never accepted. Early stops bound it as the end does: what comes after a stop is
+    not proposed. That a step ends at a token depends on the tokens up to it alone, which is all that the law of N asks.
     """
     with np.errstate(divide="ignore"):
         gains = np.log(traced.q) - np.log(traced.p)
@@ -125,8 +130,8 @@ def reached(
     gain, going = np.zeros(total), np.ones(total)
     for j in range(1, min(k, total) + 1):
         size = total - j + 1
-        if stops is not None:
-            going[:size] *= ~stops[j - 1 :]
+        if stops is not None and j > 1:
+            going[:size] *= ~stops[j - 2 : total - 1]
         # In logarithms: products of tiny numbers would end as 0 / 0. See decoding.law for the block rule.
         gain[:size] += gains[j - 1 :]
         for row, rule in enumerate(EXACT_RULES):
@@ -237,12 +242,13 @@ def _offers(text: Traced | Copied, most: int) -> np.ndarray:
         own = np.minimum(text.proposed, most)
         return own if text.elsewhere is None else np.where(own > 0, own, _offers(text.elsewhere, most))
     total = len(text.p)
-    if text.stops is None:
+    ends = text.stops if text.unsure is None else text.unsure
+    if ends is None:
         return np.full(total, most)
-    # The first stop at or after each position; a step there proposes what lies before it.
+    # The first stop at or after each position; a step there proposes up to it.
     ahead, offers = most, np.empty(total, dtype=int)
     for t in range(total - 1, -1, -1):
-        ahead = 0 if text.stops[t] else min(most, ahead + 1)
+        ahead = 1 if ends[t] else min(most, ahead + 1)
         offers[t] = ahead
     return offers
 

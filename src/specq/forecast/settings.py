@@ -20,6 +20,12 @@ ELSEWHERE = ("vllm", "llama.cpp", "transformers", "mlx-lm")
 _SEARCHES = "it looks up in its own way, so the steps forecast here are not its steps: measure it there"
 _SUFFIX_NEEDS = "it weighs continuations by how often they came, and needs the package arctic-inference"
 _SAMPLES = "a build whose llama-server --help has --spec-draft-sampling"
+_ALWAYS_K = "it has no stop by the draft's confidence: it proposes k tokens in each step, which was not forecast"
+_DROPS = (
+    "it stops by the draft's likeliest token, before warping, and drops it where stop_below keeps what was drawn: that "
+    "was not forecast, so measure it there"
+)
+_MOVES = "leave scikit-learn out of its environment, where transformers moves this threshold from step to step"
 _LLAMACPP_NGRAMS = "--spec-type ngram-simple, ngram-map-k, ngram-map-k4v, ngram-mod or ngram-cache"
 
 
@@ -68,7 +74,8 @@ def ways(
         found += _lookups(target, replace(draft, k=k))
     elif draft.method == "early_exit":
         own = ks.get("rejection", k)
-        paste = f"{_assistant('target', own)}target.generate(**inputs, assistant_early_exit={draft.layers})"
+        told = _assistant("target", own, draft.stop_below)
+        paste = f"{told}target.generate(**inputs, assistant_early_exit={draft.layers})"
         found.append(Way(engine="transformers", rule="rejection", k=own, paste=paste))
         found += [_no(engine, "it has no early exit") for engine in ELSEWHERE if engine != "transformers"]
     elif draft.bits is None and draft.recipe is None and draft.model != "self":
@@ -84,19 +91,26 @@ def ways(
 
 def _models(target: str, draft: DraftSpec, ks: Mapping[Rule, int], greedy: bool) -> list[Way]:
     """A draft model that every engine can load, by the rules of each."""
-    model, found = draft.model or "", []
+    model, found, same = draft.model or "", [], draft.stop_below is None
     for each in vllm.MODEL_RULES[: 1 if greedy else None]:
         config = vllm.speculation(replace(draft, k=ks[each], rule=each), model)
-        found.append(Way(engine="vllm", rule=each, k=ks[each], paste=_vllm(target, config)))
+        note = "" if same else _ALWAYS_K
+        paste = _vllm(target, config)
+        found.append(Way(engine="vllm", rule=each, k=ks[each], paste=paste, note=note, foreseen=same))
     for each in llamacpp.MODEL_RULES[: 1 if greedy else None]:
         paste = _llamacpp(replace(draft, k=ks[each], rule=each))
-        note = _SAMPLES if each == "rejection" else ""
-        found.append(Way(engine="llama.cpp", rule=each, k=ks[each], paste=paste, note=note))
+        notes = [_SAMPLES] if each == "rejection" else []
+        notes += [] if same else [_DROPS]
+        found.append(Way(engine="llama.cpp", rule=each, k=ks[each], paste=paste, note="; ".join(notes), foreseen=same))
     loaded = f"draft = AutoModelForCausalLM.from_pretrained({_json(model)}); "
-    paste = f"{loaded}{_assistant('draft', ks['rejection'])}target.generate(**inputs, assistant_model=draft)"
-    found.append(Way(engine="transformers", rule="rejection", k=ks["rejection"], paste=paste))
+    told = _assistant("draft", ks["rejection"], draft.stop_below)
+    paste = f"{loaded}{told}target.generate(**inputs, assistant_model=draft)"
+    note = "" if same else _MOVES
+    found.append(Way(engine="transformers", rule="rejection", k=ks["rejection"], paste=paste, note=note))
     paste = shlex.join(["mlx_lm.generate", "--model", target, "--draft-model", model])
-    found.append(Way(engine="mlx-lm", rule="match", k=ks["match"], paste=f"{paste} --num-draft-tokens {ks['match']}"))
+    paste = f"{paste} --num-draft-tokens {ks['match']}"
+    note = "" if same else _ALWAYS_K
+    found.append(Way(engine="mlx-lm", rule="match", k=ks["match"], paste=paste, note=note, foreseen=same))
     return found
 
 
@@ -128,7 +142,7 @@ def _no(engine: str, why: str) -> Way:
 
 def _specq(name: str, draft: DraftSpec, k: int, rule: Rule) -> Way:
     keys = {"kind": "draft", "method": draft.method, "model": draft.model, "layers": draft.layers, "bits": draft.bits}
-    keys["recipe"] = draft.recipe
+    keys |= {"recipe": draft.recipe, "stop_below": draft.stop_below}
     if draft.lookup_first:
         keys["lookup_first"] = True
     if draft.method == "lookup" or draft.lookup_first:
@@ -148,13 +162,14 @@ def _llamacpp(draft: DraftSpec) -> str:
     return shlex.join(["llama-server", "-m", "TARGET.gguf", *llamacpp.speculation(draft, "DRAFT.gguf")])
 
 
-def _assistant(model: str, k: int) -> str:
-    """Always k proposals: transformers reads the assistant's own settings, never the arguments of generate().
+def _assistant(model: str, k: int, stop_below: float | None) -> str:
+    """Always k proposals, or up to the first that the draft is less sure of than `stop_below`.
 
-    For an early exit that is the target itself (EarlyExitCandidateGenerator in generation/candidate_generator.py).
+    transformers reads the assistant's own settings, never the arguments of generate(). For an early exit that is the
+    target itself (EarlyExitCandidateGenerator in generation/candidate_generator.py).
     """
     keys = {"num_assistant_tokens": str(k), "num_assistant_tokens_schedule": '"constant"'}
-    keys["assistant_confidence_threshold"] = "0"
+    keys["assistant_confidence_threshold"] = _json(stop_below or 0)
     return "".join(f"{model}.generation_config.{key} = {value}; " for key, value in keys.items())
 
 

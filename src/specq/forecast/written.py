@@ -56,9 +56,7 @@ def laws(
     Raises:
         UserError: the target did not write a text: it is not in its law.
     """
-    greedy = sampling.temperature == 0
-    read_at = replace(sampling, temperature=1.0, top_k=0, top_p=1.0, min_p=0.0) if greedy else sampling
-    found, told = [], []
+    read_at, found, told = _unwarped(sampling), [], []
     for prompt, generation in zip(prompts, generations, strict=True):
         found.append(target.law(prompt, generation.ids, read_at))
         told.append(origin.of_law(found[-1], sampling))
@@ -90,23 +88,37 @@ def read(
         # A live step proposes up to the limit, wherever the text then ends.
         room = sampling.max_new_tokens - len(generation.ids)
         for name, draft in drafts.items():
-            own = target.draft_law(draft, prompt, generation.ids, sampling, most)
+            own = target.draft_law(draft, prompt, generation.ids, _unwarped(sampling), most)
             if isinstance(own, Copies):
-                other = None if own.elsewhere is None else traced(law, own.elsewhere, sampling)
+                other = None if own.elsewhere is None else traced(law, own.elsewhere, sampling, draft.stop_below)
                 found[name].append(Copied(matched=own.matched, proposed=own.proposed, elsewhere=other, room=room))
             else:
-                found[name].append(replace(traced(law, own, sampling), room=room))
+                found[name].append(replace(traced(law, own, sampling, draft.stop_below), room=room))
     return {name: tuple(some) for name, some in found.items()}
 
 
-def traced(target: Law, draft: Law, sampling: Sampling) -> Traced:
+def traced(target: Law, draft: Law, sampling: Sampling, stop_below: float | None = None) -> Traced:
     """A text for replay; at temperature 0 each token is the target's own, and the draft has it or not.
 
     A token that ties with another at the top of a sampled text's draft is what it proposes in half of the cases, as
     the audit of a live run counts it. At temperature 0 steps are counted, not expected, and a tie is taken for a hit.
+
+    A draft that stops below a confidence does so after a text's token by its probability of that token, and whatever it
+    drew by that of its likeliest one. The laws are those of `_unwarped` sampling.
     """
+    unsure = None if stop_below is None else draft.confidence < stop_below
     if sampling.temperature == 0:
         hit = (draft.gap <= 0).astype(float)
-        return Traced(p=np.ones(len(hit)), q=hit, hit=hit)
+        # What it proposes is its likeliest token, so there is one case.
+        return Traced(p=np.ones(len(hit)), q=hit, hit=hit, stops=unsure)
+    stops = None if stop_below is None else draft.p < stop_below
     # Rounding may leave a token at the edge of a truncated law without probability; the text has it, so it had some.
-    return Traced(p=np.clip(target.p, LEAST_P, 1.0), q=np.clip(draft.p, 0.0, 1.0), hit=draft.hit)
+    p, q = np.clip(target.p, LEAST_P, 1.0), np.clip(draft.p, 0.0, 1.0)
+    return Traced(p=p, q=q, hit=draft.hit, stops=stops, unsure=unsure)
+
+
+def _unwarped(sampling: Sampling) -> Sampling:
+    """The sampling that laws are read at: for greedy texts temperature 1, since at 0 a model is sure of all it says."""
+    if sampling.temperature > 0:
+        return sampling
+    return replace(sampling, temperature=1.0, top_k=0, top_p=1.0, min_p=0.0)

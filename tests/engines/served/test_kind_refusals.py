@@ -70,6 +70,14 @@ def test_a_lookup_before_a_draft_model_is_left_out_in_silence(kind: str) -> None
     assert drafted(kind, rule=rule) == ""
 
 
+@pytest.mark.parametrize("kind", ["vllm", "llamacpp", "sglang", "mlx_lm"])
+def test_a_stop_that_a_server_lacks_is_left_out_in_silence(kind: str) -> None:
+    rule = "match" if kind == "mlx_lm" else "greedy_draft"
+    told = drafted(kind, stop_below=0.4, rule=rule)
+    assert told.startswith("stop_below = 0.4: ")
+    assert "take stop_below out" in told
+
+
 def test_other_weights_are_asked_of_a_server_that_has_its_own() -> None:
     for target in (TargetSpec(source="org/small"), TargetSpec(model="/m/w4"), TargetSpec(recipe="r.toml")):
         assert "other weights" in cannot("openai", target=target)

@@ -31,6 +31,18 @@ def choose(
     return int(draw(q, torch.tensor([stream.random()], dtype=torch.float64))), q
 
 
+def confidence(warper: Warper, ids: Sequence[int], logits: Tensor, token: int, q: Tensor | None) -> float:
+    """The draft's probability of the token that it just proposed after ids, from logits [1, V] and what `choose` gave.
+
+    After warping; at temperature 0, where warping leaves one token alone, the softmax before it: transformers' measure
+    for assistant_confidence_threshold (ConfidenceCriteria in generation/stopping_criteria.py).
+    """
+    if q is None:
+        scores = warper.scores(ids, logits)
+        q = scores.softmax(dim=-1) if warper.greedy else warper.warp(scores)
+    return float(q[0, token])
+
+
 def fit(logits: Tensor, vocabulary: int) -> Tensor:
     """Draft logits [R, U] on the target's vocabulary, [R, vocabulary].
 
@@ -53,16 +65,27 @@ def chain(
     stream: np.random.Generator,
     sampled: bool,
     vocabulary: int | None = None,
+    stop_below: float | None = None,
 ) -> Proposal:
-    """K draft tokens after ids, one pass each; `pending` are those of ids that the session lacks."""
+    """K draft tokens after ids, one pass each; `pending` are those of ids that the session lacks.
+
+    A token that the draft is less sure of than `stop_below` is the last one. It is proposed all the same: whether a
+    token is proposed then depends on those before it alone, so that each is a draw from its q whatever stands, and
+    every exact rule stays exact. Were it dropped, an unlikely draw would never be proposed, and q would not be the law
+    of what is.
+    """
     text = list(ids)
     rows: list[Tensor] = []
     for _ in range(k):
         logits = session.forward(pending, last_only=True)
-        token, q = choose(warper, text, logits if vocabulary is None else fit(logits, vocabulary), stream, sampled)
+        logits = logits if vocabulary is None else fit(logits, vocabulary)
+        token, q = choose(warper, text, logits, stream, sampled)
         if q is not None:
             rows.append(q)
+        last = stop_below is not None and confidence(warper, text, logits, token, q) < stop_below
         text.append(token)
+        if last:
+            break
         pending = [token]
     return Proposal(text[len(ids) :], torch.cat(rows) if rows else None)
 
@@ -73,13 +96,14 @@ class ModelDrafter:
     The cache holds a prefix of what was committed; what it lacks (one token after a refusal, two
     after full acceptance) is fed with the next proposal.
     `sampled` false proposes argmaxes, as the rule greedy_draft wants; true draws from q.
-    `vocabulary` is the target's number of logits.
+    `vocabulary` is the target's number of logits, `stop_below` that of `chain`.
     """
 
-    def __init__(self, session: Session, *, sampled: bool, vocabulary: int) -> None:
+    def __init__(self, session: Session, *, sampled: bool, vocabulary: int, stop_below: float | None = None) -> None:
         self._session = session
         self._sampled = sampled
         self._vocabulary = vocabulary
+        self._stop_below = stop_below
 
     def start(self, ids: Sequence[int], warper: Warper, stream: np.random.Generator) -> None:
         """Prefill the draft with all but the last token."""
@@ -89,7 +113,7 @@ class ModelDrafter:
             self._session.forward(ids[:-1], last_only=True)
 
     def propose(self, ids: Sequence[int], k: int) -> Proposal:
-        """K tokens after ids."""
+        """K tokens after ids, or fewer where the draft stops."""
         return chain(
             self._session,
             ids[self._session.length :],
@@ -99,6 +123,7 @@ class ModelDrafter:
             stream=self._stream,
             sampled=self._sampled,
             vocabulary=self._vocabulary,
+            stop_below=self._stop_below,
         )
 
     def commit(self, ids: Sequence[int]) -> None:
@@ -114,10 +139,11 @@ class EarlyExitDrafter:
     them, before the target verifies.
     """
 
-    def __init__(self, target: Session, layers: int, *, sampled: bool) -> None:
+    def __init__(self, target: Session, layers: int, *, sampled: bool, stop_below: float | None = None) -> None:
         self._target = target
         self._layers = layers
         self._sampled = sampled
+        self._stop_below = stop_below
         self._view = Session(shallow(target.model, layers), keep="everything")
 
     def start(self, ids: Sequence[int], warper: Warper, stream: np.random.Generator) -> None:
@@ -126,9 +152,18 @@ class EarlyExitDrafter:
         self._view.cache.layers = self._target.cache.layers[: self._layers]
 
     def propose(self, ids: Sequence[int], k: int) -> Proposal:
-        """K tokens after ids; the target's cache holds all of ids but the last."""
-        proposal = chain(self._view, ids[-1:], ids, k, warper=self._warper, stream=self._stream, sampled=self._sampled)
-        self._view.rollback(k)
+        """K tokens after ids, or fewer where the draft stops; the target's cache holds all of ids but the last."""
+        proposal = chain(
+            self._view,
+            ids[-1:],
+            ids,
+            k,
+            warper=self._warper,
+            stream=self._stream,
+            sampled=self._sampled,
+            stop_below=self._stop_below,
+        )
+        self._view.rollback(len(proposal.ids))
         return proposal
 
     def commit(self, ids: Sequence[int]) -> None:

@@ -26,6 +26,11 @@ def unable(title: str, draft: DraftSpec | None, methods: Sequence[Method], rules
     found = []
     if draft.lookup_first:
         found.append(f"lookup_first = true: {title} drafts in one way at a time; take lookup_first out")
+    if draft.stop_below is not None:
+        found.append(
+            f"stop_below = {draft.stop_below}: {title} has no stop that keeps the token which the draft is unsure of; "
+            'take stop_below out, or run it with kind = "hf"'
+        )
     if draft.bits is not None:
         source = "MODEL" if draft.model in (None, "self") else draft.model
         found.append(

@@ -158,13 +158,17 @@ def verified(draft: DraftSpec, sampling: Sampling, args: Sequence[str] = ()) -> 
 
 
 def speculation(draft: DraftSpec, draft_weights: str | None) -> tuple[str, ...]:
-    """The options for a draft: always k proposals of a model, or a lookup of n-grams of one length."""
+    """The options for a draft: always k proposals of a model, or a lookup of n-grams of one length.
+
+    With stop_below a model's proposals end before the first token that it gives less, the nearest that there is here.
+    """
     if draft.method == "lookup":
         size = "--spec-ngram-simple-size"
         found = ["--spec-type", "ngram-simple", f"{size}-n", str(draft.max_ngram), f"{size}-m", str(draft.k)]
         return (*found, "--spec-ngram-simple-min-hits", "1")
     found = ["--spec-type", "draft-simple", "--spec-draft-model", str(draft_weights)]
-    found += ["--spec-draft-n-max", str(draft.k), "--spec-draft-n-min", str(draft.k), "--spec-draft-p-min", "0"]
+    least, sure = (draft.k, 0) if draft.stop_below is None else (0, draft.stop_below)
+    found += ["--spec-draft-n-max", str(draft.k), "--spec-draft-n-min", str(least), "--spec-draft-p-min", str(sure)]
     return (*found, "--spec-draft-sampling", "probabilistic") if draft.rule == "rejection" else tuple(found)
 
 
