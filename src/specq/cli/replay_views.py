@@ -17,7 +17,11 @@ from specq.report.words import NOTHING, ratio
 def ranking(found: FromFiles) -> Iterator[RenderableType]:
     """With seconds the best k of each draft and rule, else k = 1, 2, 4, ...; bounds as "a to b"."""
     yield text(f"Replayed {counted(found.texts, 'text')} at {_settings(found)}.")
-    if found.checked:
+    if found.run:
+        yield text(f"They are the first answers of the baseline in {found.run}, and what a lookup copies is exact.")
+    if found.left_out:
+        yield text(f"{counted(found.left_out, 'prompt')} of it without an answer of 2 tokens or more: left out.")
+    if found.checked and not found.run:
         yield text(
             f"{counted(found.checked, 'text is', 'texts are')} checked: nothing in the log-probabilities speaks "
             "against the target having written them at these settings."
@@ -39,7 +43,8 @@ def ranking(found: FromFiles) -> Iterator[RenderableType]:
             f"{counted(outside, 'token')} of the target cannot be in its law: taken as chosen by its own rounding."
         )
     if found.seconds is None:
-        yield text("Tokens per step grow with k, and so do the seconds of a step: --plain-s and --draft-s weigh them.")
+        weigh = "--plain-s and --verify-s" if found.run else "--plain-s and --draft-s"
+        yield text(f"Tokens per step grow with k, and so do the seconds of a step: {weigh} weigh them.")
     else:
         yield text(f"Every k from 1 to {found.most} under every exact rule; the best k of each draft and rule.")
     if found.sampling.temperature == 0:
@@ -86,6 +91,8 @@ def as_json(found: FromFiles) -> dict[str, Any]:
             "max_new_tokens": found.max_new_tokens,
             "seconds": None if found.seconds is None else asdict(found.seconds),
         },
+        "run": found.run or None,
+        "left_out": found.left_out,
         "texts": found.texts,
         "checked": found.checked,
         "counts": {name: asdict(one) for name, one in found.counts.items()},

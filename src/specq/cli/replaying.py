@@ -1,4 +1,4 @@
-"""The command that ranks drafts from files of log-probabilities, without a model."""
+"""The command that ranks drafts from files of log-probabilities, or lookups from a run, without a model."""
 
 from __future__ import annotations
 
@@ -11,13 +11,22 @@ import typer
 from specq.cli.options import Json
 from specq.core.errors import ConfigError
 
+# What a run says itself; beside one it would be heard by nobody.
+_SETTINGS = ("temperature", "top_k", "top_p", "min_p", "max_new_tokens")
+
 
 def replay(
-    target: Annotated[Path, typer.Option("--target", metavar="FILE", help="The target's log-probabilities (JSONL).")],
+    context: typer.Context,
+    run: Annotated[
+        str | None, typer.Argument(metavar="[RUN]", help="A run's folder: lookups along its baseline's answers.")
+    ] = None,
+    target: Annotated[
+        Path | None, typer.Option("--target", metavar="FILE", help="The target's log-probabilities (JSONL).")
+    ] = None,
     draft: Annotated[
-        list[str],
+        list[str] | None,
         typer.Option("--draft", metavar="NAME=FILE", help="A draft's file, or lookup; repeatable."),
-    ],
+    ] = None,
     temperature: Annotated[float, typer.Option("--temperature", help="The texts were drawn at; 0: greedy.")] = 0.0,
     top_k: Annotated[int, typer.Option("--top-k", help="0 switches it off.")] = 0,
     top_p: Annotated[float, typer.Option("--top-p", help="1 switches it off.")] = 1.0,
@@ -38,7 +47,7 @@ def replay(
     ] = None,
     json: Json = False,
 ) -> None:
-    """Rank drafts of a model that is served elsewhere, from files of prompt log-probabilities."""
+    """Rank drafts of a model that is served elsewhere, from files of prompt log-probabilities or from a run."""
     from specq import api
     from specq.cli import output, replay_views
     from specq.forecast.files_check import Seconds
@@ -51,9 +60,10 @@ def replay(
         seconds = Seconds(plain=plain_s, draft=_seconds("--draft-s", draft_s), verify=passes)
     elif draft_s or verify_s:
         raise ConfigError("--draft-s and --verify-s need --plain-s, the seconds of a plain step: give it too")
+    texts, drafts = _texts(context, run, target), _drafts(draft, run)
     found = api.replay_files(
-        target,
-        _named("--draft", draft),
+        texts,
+        drafts,
         temperature=temperature,
         top_k=top_k,
         top_p=top_p,
@@ -66,6 +76,37 @@ def replay(
         output.print_json(replay_views.as_json(found))
     else:
         output.show(replay_views.ranking(found))
+
+
+def _texts(context: typer.Context, run: str | None, target: Path | None) -> Path:
+    if run is None and target is None:
+        raise ConfigError(
+            "replay: no texts are given; type --target FILE, the target's log-probabilities, or name the folder of a "
+            "run, along whose answers lookups are replayed"
+        )
+    if target is not None:
+        if run is not None:
+            raise ConfigError(f"replay: {run} and --target {target}: the texts are of one of them; leave the other out")
+        return target
+    for name in _SETTINGS:
+        source = context.get_parameter_source(name)
+        if source is not None and source.name == "COMMANDLINE":
+            option = f"--{name.replace('_', '-')}"
+            raise ConfigError(f"{option} {context.params[name]}: the run {run} has its own; leave {option} out")
+    from specq.run.catalog import DEFAULT_OUT, find_run
+
+    folder = find_run(str(run), DEFAULT_OUT)
+    if not folder.is_dir():
+        raise ConfigError(f"replay: {run} is a file, not a run's folder; type --target {run} for log-probabilities")
+    return folder
+
+
+def _drafts(given: Sequence[str] | None, run: str | None) -> dict[str, str]:
+    from specq.forecast import copied, of_run
+
+    if run is not None and not given:
+        return dict(of_run.LOOKUPS)
+    return _named("--draft", [f"{one}={one}" if one in copied.WORDS else one for one in given or ()])
 
 
 def _named(option: str, given: Sequence[str] | None) -> dict[str, str]:

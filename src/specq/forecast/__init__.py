@@ -158,7 +158,8 @@ def replay_files(
 ) -> FromFiles:
     """Rank drafts from files of prompt log-probabilities: every k up to `most`, every exact rule, the best first.
 
-    "lookup" or "lookup:suffix" in the place of a draft's file copies from the texts themselves.
+    "lookup" or "lookup:suffix" in the place of a draft's file copies from the texts themselves. For lookups alone
+    `target` may be the folder of a run too: its baseline's answers are the texts, at the settings that they have.
 
     Where the files do not fix the law, the tokens per step lie between bounds. `seconds` (specq.forecast.files_check)
     turns them into speed-ups. A text that ended before `max_new_tokens`, the limit that it was drawn with, had a last
@@ -167,11 +168,22 @@ def replay_files(
     Raises:
         PromptError: a file is none, is of other texts than the target's, or has texts that the target did not write or
             that are longer than their limit.
-        ConfigError: a value out of range, a file twice, or seconds that do not fit the drafts or each other.
+        ConfigError: a value out of range, a file twice, or seconds that do not fit the drafts or each other; of a run,
+            a draft that is no lookup, or a setting beside it.
+        RunFolderError: a folder that is no run.
     """
     from specq.forecast import files
 
     named = {name: Path(file) for name, file in drafts.items()}
+    if Path(target).is_dir():
+        from specq.core.errors import ConfigError
+        from specq.forecast import of_run
+
+        if (temperature, top_k, top_p, min_p, max_new_tokens) != (0.0, 0, 1.0, 0.0, None):
+            raise ConfigError(
+                f"replay: {target} is a run, which has its own temperature, truncation and limit: leave them out"
+            )
+        return of_run.rank(Path(target), named, most=most, seconds=seconds)
     return files.rank(
         Path(target),
         named,

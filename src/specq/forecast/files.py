@@ -61,7 +61,8 @@ class FromFiles:
     `max_new_tokens` the limit of the answers; None: it is not known, which leaves speed-ups their bounds.
     `checked` counts the texts of which the log-probabilities show that the target wrote them at these settings; those
     of the others do not fix it. `counts` has the tokens of each draft. `lookups` are the drafts that copy, for which
-    all rules do the same.
+    all rules do the same. `run` is the folder of the run whose answers the texts are, "" for files, and `left_out`
+    counts its prompts that have no answer with a step.
     """
 
     cells: tuple[Replayed, ...]
@@ -73,6 +74,8 @@ class FromFiles:
     counts: dict[str, Counts]
     seconds: Seconds | None
     lookups: tuple[str, ...] = ()
+    run: str = ""
+    left_out: int = 0
 
     @property
     def best(self) -> Replayed:
@@ -122,15 +125,8 @@ def rank(
             texts[name] = [copied.along(text, how, most, max_new_tokens) for id, text in wanted.items()]
             counts[name] = _known(laws.values())
             lookups.append(name)
-    cells = [
-        one for name, some in texts.items() for one in _cells(name, some, most, seconds, max_new_tokens is not None)
-    ]
-    order = {rule: place for place, rule in enumerate(EXACT_RULES)}
-    cells.sort(
-        key=lambda one: (-round((one.speedup or one.tokens_per_step).least, 9), one.cell.k, order[one.cell.rule])
-    )
     return FromFiles(
-        cells=tuple(cells),
+        cells=ranked(texts, most, seconds, known=max_new_tokens is not None),
         sampling=sampling,
         most=most,
         max_new_tokens=max_new_tokens,
@@ -140,6 +136,18 @@ def rank(
         seconds=seconds,
         lookups=tuple(lookups),
     )
+
+
+def ranked(
+    texts: Mapping[str, Sequence[Between | Copied]], most: int, seconds: Seconds | None, *, known: bool
+) -> tuple[Replayed, ...]:
+    """Every k and rule of each draft, the best first; `known`: how far last steps may propose past the texts' ends."""
+    cells = [one for name, some in texts.items() for one in _cells(name, some, most, seconds, known)]
+    order = {rule: place for place, rule in enumerate(EXACT_RULES)}
+    cells.sort(
+        key=lambda one: (-round((one.speedup or one.tokens_per_step).least, 9), one.cell.k, order[one.cell.rule])
+    )
+    return tuple(cells)
 
 
 def _check_lengths(texts: Mapping[str, Text], limit: int | None) -> None:
