@@ -114,8 +114,8 @@ def test_a_recipe_is_found_beside_the_file(file: Path) -> None:
         ("levers.lookup.lookup_first=true", 'lookup_first: method = "lookup" does not read it'),
         ('levers.w={kind="quantize", recipe="r.toml", lookup_first=true}', 'lookup_first: kind = "quantize" does not'),
         ("levers.lookup.stop_below=0.4", 'stop_below: method = "lookup" does not read it'),
-        ("levers.early.stop_below=1.0", "stop_below = 1.0: allowed is below 1"),
-        ("levers.early.stop_below=0.0", "stop_below = 0.0: allowed is above 0"),
+        ("levers.early.stop_below=1.0", "allowed is above 0 to below 1"),
+        ("levers.early.stop_below=0.0", "allowed is above 0 to below 1"),
         (
             'levers.d={kind="draft",method="early_exit",layers=1,match="suffix"}',
             'match: method = "early_exit" reads it',

