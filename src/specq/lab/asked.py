@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from specq.core.errors import ConfigError, nearest
-from specq.lab import batching, context, halves, machines
+from specq.lab import batching, context, halves, machines, prompt_cache, window
 from specq.lab.batching import Machine
 from specq.lab.bench import Settings
 from specq.lab.measured import PARTS
@@ -29,8 +29,6 @@ LENGTHS = (64, 128, 256, 512, 768, 1024)
 _NOMINAL = {"float32": "fp32", "bfloat16": "bf16", "float16": "fp16"}
 _FLOAT_BITS = 16
 _WEIGHTLESS = Size(weight_bytes=0, bits=None, cache_bytes=None, tokens=None, cache_type="")
-ROOM = 64
-"""Tokens that a stamp, a template or a further question may add to a prompt."""
 UNTEMPLATED = "no model is named, so that messages are counted in words without its chat template: give --model MODEL"
 MOST_OWN = 64
 """Prompts of the user's own that are asked: as many as a page can tell of."""
@@ -127,13 +125,13 @@ def _seen(one: Request, counter: Counter, tokenizer: LightTokenizer | None, note
     return OwnPrompt(text=text, tokens=tokens, tags=one.tags, special=special, messages=messages)
 
 
-def window(settings: Settings, counter: Counter, asked: OwnPrompts) -> int | None:
-    """Tokens that a started server must hold for one request; None, the model's own, where lengths are in words."""
+def context_of(settings: Settings, counter: Counter, asked: OwnPrompts, model: str | None) -> int | None:
+    """Tokens that a started server must hold for one request of `model`; None, its own, where lengths are in words."""
     if not counter.unit.startswith("tokens"):
         return None
-    longest = max([*settings.lengths, *(one.tokens for one in asked.prompts)])
-    # Some servers want blocks.
-    return -(-(longest + settings.output_tokens + ROOM) // 256) * 256
+    longest = max(settings.lengths) + settings.output_tokens
+    own = max((one.tokens + prompt_cache.OWN_TOKENS for one in asked.prompts), default=0)
+    return window.started(max(longest, own), window.of_model(model))
 
 
 def size(

@@ -193,7 +193,7 @@ def _measure(
     from specq.lab.bench import Bench
     from specq.run import provenance
 
-    wanted = dataclasses.replace(wanted, context=asked.window(settings, counter, own))
+    wanted = dataclasses.replace(wanted, context=asked.context_of(settings, counter, own, wanted.sized))
     single = [part for part in parts if part != "batch"]
     together = not single or wanted.attached or wanted.kind == opening.HF
     first = max(sizes) if "batch" in parts and not single else 1

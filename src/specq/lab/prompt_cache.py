@@ -29,6 +29,8 @@ FIRST = "first"
 ALONE, TURNS, OWN = "alone", "in turns", "own prompts"
 USERS = ("user A", "user B")
 TURNS_EACH = 4
+OWN_TOKENS = 2
+"""How long answers to the user's own prompts are: one token and one more, so that the first is told from the rest."""
 PLACE = 12
 SLACK = 16
 """A server's cache may be told in whole blocks, and a template may add tokens: so many more than shared are no lie."""
@@ -127,7 +129,7 @@ def measure(bench: Bench, own: Sequence[OwnPrompt] = ()) -> None:
             at_most = max((shared(prompt.ids, ids) for ids in before), default=0) if prompt.ids else None
             before.append(prompt.ids)
             labels = {"part": PART, "what": OWN, "length": one.tokens, "group": group}
-            bench.ask(prompt, 2, cached=True, tags=one.tags, shared_tokens=at_most, alone=False, **labels)  # type: ignore[arg-type]
+            bench.ask(prompt, OWN_TOKENS, cached=True, tags=one.tags, shared_tokens=at_most, alone=False, **labels)  # type: ignore[arg-type]
 
 
 def stamp() -> str:

@@ -18,14 +18,10 @@ from specq.experiment.arms import BASELINE, Arm
 from specq.experiment.explain import explain
 from specq.experiment.schema import Experiment
 from specq.experiment.served_settings import address
+from specq.lab import window
 from specq.load.asked import Asked, Server
 from specq.load.measuring import Plan, Progress
 from specq.load.start import Start
-
-ROOM = 64
-"""Tokens that a template or a word that makes a prompt cold may add to it."""
-_BLOCK = 256
-"""Some servers want their context in blocks."""
 
 
 def experiment_of(model: str, kind: str | None, prompts: Path | None, engine: Mapping[str, Any]) -> Experiment:
@@ -159,13 +155,13 @@ def with_context(asked: Asked, plan: Plan) -> Asked:
     prompts = (*plan.prompts.prompts, *plan.injected)
     if any(not prompt.ids for prompt in prompts):
         return asked
-    longest = max(len(prompt.ids) for prompt in prompts) + asked.max_tokens + ROOM
-    tokens = -(-longest // _BLOCK) * _BLOCK
+    tokens = max(len(prompt.ids) for prompt in prompts) + asked.max_tokens
 
     def fitted(one: Server) -> Server:
         if one.start is None or one.start.context is not None:
             return one
-        return replace(one, start=replace(one.start, context=tokens))
+        room = window.started(tokens, window.of_model(one.start.loads))
+        return replace(one, start=replace(one.start, context=room))
 
     return replace(asked, servers=tuple(map(fitted, asked.servers)))
 
