@@ -141,7 +141,13 @@ def _no(engine: str, why: str) -> Way:
 
 
 def _specq(name: str, draft: DraftSpec, k: int, rule: Rule) -> Way:
-    keys = {"kind": "draft", "method": draft.method, "model": draft.model, "layers": draft.layers, "bits": draft.bits}
+    keys: dict[str, object] = {
+        "kind": "draft",
+        "method": draft.method,
+        "model": draft.model,
+        "layers": draft.layers,
+        "bits": draft.bits,
+    }
     keys |= {"recipe": draft.recipe, "stop_below": draft.stop_below}
     if draft.lookup_first:
         keys["lookup_first"] = True
