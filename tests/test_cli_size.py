@@ -102,6 +102,8 @@ def test_speeds_are_shown_without_what_they_rest_on(here: Path, capsys: pytest.C
     assert "Ridge: 989 TFLOP/s over 3.35 TB/s is 295 FLOP a byte." in out
     assert "b = 0.5 bytes a weight: batch 74 reaches it" in out
     assert "Largest batch that pays: 74, bound by the ridge; the card holds 75." in out
+    # 2 x 74 x 3.2e9 weights over 1.6 GB and 74 caches of 0.94 GB.
+    assert "With 8,192 tokens in each cache that batch does 6.68 FLOP a byte: bandwidth still binds there" in out
     assert "Prefill of 8,192 tokens does 2P/b = 32,768 FLOP a byte: bound by arithmetic; from 74 tokens on" in out
     assert "note: w4 is nominal, 4 bits for each weight" in out
     assert "NVIDIA H100 Tensor Core GPU data sheet" in out

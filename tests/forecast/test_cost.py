@@ -52,6 +52,13 @@ def test_a_pair_that_even_a_perfect_draft_cannot_save_is_called_hopeless_with_it
     assert says in curve(*points).why_hopeless(4)
 
 
+def test_a_draft_without_a_kernel_is_called_slow_without_its_cause() -> None:
+    slow = curve(point(1, 1.1, 1.0), point(4, 4.4, 1.2))
+    assert "kernel" not in slow.why_hopeless(4)
+    told = replace(slow, no_kernel="the kernels compute in bfloat16, not float32").why_hopeless(4)
+    assert told.endswith("have no kernel here (the kernels compute in bfloat16, not float32)")
+
+
 def test_a_pair_that_can_win_is_not_called_hopeless() -> None:
     assert curve(point(1, 0.5, 1.1), point(4, 2.0, 1.3)).why_hopeless(4) == ""
 

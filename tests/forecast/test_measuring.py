@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, ClassVar
 
 import pytest
 
@@ -22,6 +22,7 @@ class FakeDecoder:
     drift: float = 0.0
     dips: bool = False
     heavy: float = 1.0
+    notes: ClassVar[tuple[str, ...]] = ()
     told: int = 0
     clock: list[int] = field(default_factory=list)
     seen: list[tuple[int, tuple[int, ...], Sampling]] = field(default_factory=list)
@@ -119,6 +120,13 @@ def test_first_steps_are_left_out_and_each_k_is_measured_beside_plain_steps() ->
     # One round of two k: a plain text before, between and after them; one text of each k warms up.
     assert len(plain.seen) == 3
     assert [len(one.seen) for one in target.decoders if one.k] == [2, 2]
+
+
+def test_the_kernel_that_a_draft_lacks_is_forgotten(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert measured("early_exit")[0].no_kernel == ""
+    told = "210 layers: no kernel here: the kernels compute in bfloat16, not float32"
+    monkeypatch.setattr(FakeDecoder, "notes", (told,))
+    assert measured("model")[0].no_kernel == "the kernels compute in bfloat16, not float32"
 
 
 def test_a_draft_that_is_never_right_takes_no_more_steps_than_one_that_always_is() -> None:

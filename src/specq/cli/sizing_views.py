@@ -191,6 +191,11 @@ def _ridge(one: Sized, asked: Asked, speed: float) -> Iterator[str]:
         f"Decoding a batch of B does 2B/b, b = {ridge.bytes_per_weight:.3g} bytes a weight{used}: batch "
         f"{ridge.batch:,} reaches it, caches left out."
     )
+    if ridge.cached is not None and ridge.tokens is not None and ridge.cached < 0.95 * ridge.flop_per_byte:
+        yield (
+            f"With {ridge.tokens:,} tokens in each cache that batch does {ridge.cached:,.3g} FLOP a byte: bandwidth "
+            "still binds there, and a larger batch gives more tokens/s as far as the card holds it."
+        )
     if ridge.held is None:
         why = "no --card" if one.card is None else "no --context" if asked.context is None else one.card.unknown
         yield f"Largest batch that pays: {ridge.largest:,}, bound by the ridge; what a card holds is not known: {why}."

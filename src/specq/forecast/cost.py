@@ -50,7 +50,7 @@ class Curve:
 
     `copies` is the curve of the lookup that goes before the draft, whose own curve this is; None without one. What a
     draft's pass over the tokens of copied blocks takes beyond a pass over one token is in neither. `quantized`: the
-    target's weights are.
+    target's weights are. `no_kernel` says why layers of the draft run on no packed kernel, "" where all have theirs.
 
     `passes_error` is the relative standard error of the target's passes where they were measured once for all drafts,
     whose curves are then off together; 0 where this one has passes of its own.
@@ -65,6 +65,7 @@ class Curve:
     depths: tuple[Curve, ...] = ()
     copies: Curve | None = None
     quantized: bool = False
+    no_kernel: str = ""
     passes_error: float = 0.0
 
     def parts(self, most: int, contexts: Sequence[int] | np.ndarray | None = None) -> dict[str, np.ndarray]:
@@ -152,16 +153,18 @@ class Curve:
     def why_hopeless(self, most: int) -> str:
         """Why even a perfect draft loses at every k up to `most`; "" where it can win.
 
-        A quantized target is named where its passes would let a perfect draft win if they were flat.
+        A quantized target is named where its passes would let a perfect draft win if they were flat, and a quantized
+        draft that has no kernel here where its own passes are too slow.
         """
         if any(self.ceiling(k) > 1 for k in range(1, most + 1)):
             return ""
         k = max(range(1, most + 1), key=self.ceiling)
         parts, plain = self.parts(k), self.plain.step_s
         draft, verify = float(parts["draft"][k]), float(parts["verify"][k])
-        said = f"even if every token were right, {k} of them a step reach {self.ceiling(k):.2f} times plain decoding"
+        said = f"with k = {k} and every token right it reaches {self.ceiling(k):.2f} times plain decoding"
         if draft / k >= plain:
-            return f"{said}: a drafted token takes {draft / k / plain:.2f} of a plain step"
+            why = f", for its quantized layers have no kernel here ({self.no_kernel})" if self.no_kernel else ""
+            return f"{said}: a drafted token takes {draft / k / plain:.2f} of a plain step{why}"
         flat = draft + self.plain.verify_s + float(parts["rest"][k])
         also = (
             ", for the target's weights are quantized and its pass is cheap over one token alone"

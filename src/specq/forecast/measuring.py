@@ -6,7 +6,7 @@ the context is asked for, texts are read after so many tokens of the given promp
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, replace
 from types import MappingProxyType
@@ -20,6 +20,7 @@ from specq.forecast import rising
 from specq.forecast.cost import Curve, Point, relative_error
 from specq.forecast.places import laid, room, steps_of
 from specq.forecast.pooled import factor, in_plain_steps, point, points, scaled, times
+from specq.quantize.audited import NO_KERNEL
 
 SECONDS = 5.0
 """Rounds are made for so long a draft, whole ones and one at least; loading and warming up are not in it."""
@@ -193,8 +194,15 @@ def _curve(
     slower = (
         factor((*text, known) for depth, known in pairs for text in depth.drafted) if draft.method == "model" else 1.0
     )
-    each = tuple(_measured(depth, used, known, slower) for depth, known in pairs)
+    why = _without_kernel(decoders.values())
+    each = tuple(replace(_measured(depth, used, known, slower), no_kernel=why) for depth, known in pairs)
     return replace(each[0], depths=each)
+
+
+def _without_kernel(decoders: Iterable[Decoder]) -> str:
+    """Why layers of a draft's own model have no packed kernel here, "" where all have theirs."""
+    notes = [note for decoder in decoders for note in decoder.notes]
+    return "; ".join(dict.fromkeys(note.partition(NO_KERNEL)[2] for note in notes if NO_KERNEL in note))
 
 
 def _plainly(

@@ -130,6 +130,8 @@ def said(forecast: Forecast, parts: Sequence[Stratum]) -> list[str]:
     whole = f"{draft} is {'faster' if wins else 'not faster'} than plain decoding over all prompts"
     other = "slower" if wins else "faster"
     found = []
+    # What is printed as even, and is not surely otherwise, tells no other tale.
+    against = [one for one in against if one in sure or f"{one.speedup:.2f}" != "1.00"]
     if sure:
         found.append(f"{whole} ({forecast.speedup:.2f}), but {other} on {_listed(sure)}.")
     if unsure:

@@ -44,9 +44,11 @@ def speculation(found: Cost) -> tuple[str, ...]:
         paid = f", {worth} {found.currency} a month by busy hours," if worth else ""
         limit = times.decode_limit
         fast = "" if limit is None else f", and a request gets at most {ratio(limit)} times as fast"
+        # Where seconds are a lower bound, so is what can be saved of them.
+        bound = " of these hours, which are a lower bound" if found.is_lower_bound else ""
         said.append(
             f"On your own machines a draft shortens decoding alone: {share(times.decode_s / times.e2e_s)} of the hours "
-            f"({count(round(hours))}){paid} is the most that it could save{fast}."
+            f"({count(round(hours))}){paid} is the most that it could save{bound}{fast}."
         )
     return tuple(said)
 

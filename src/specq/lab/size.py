@@ -28,6 +28,8 @@ TABLE = (8_192, 32_768, 131_072)
 MARGIN = "10%"
 """What is kept free by default, of all that is held: activations, the engine itself and what it cannot place."""
 
+CONFIG = "config.json"
+
 
 def size_models(
     models: str | Sequence[str],
@@ -123,6 +125,12 @@ def _asked(
 def _load(name: str, precision: str | None, given: int | None, parameters: int | None) -> tuple[Model, tuple[str, ...]]:
     try:
         return _read(name, precision, given, parameters)
+    except ModelError as error:
+        if not str(error).startswith(CONFIG):
+            raise
+        # Of several models: whose.
+        where = name.rstrip("/").removesuffix(CONFIG).rstrip("/")
+        raise ModelError(f"{where}/{error}" if where else str(error)) from error
     except (TypeError, ValueError, AttributeError, ArithmeticError, LookupError) as error:
         # Dozens of keys are read, most by one family alone; a wrong kind of value shows where it is computed with.
         raise ModelError(
@@ -175,7 +183,7 @@ def _sized(
     )
     ridge = None
     if asked.bandwidth is not None and asked.flops is not None:
-        ridge = size_speed.ridge(model, asked.bandwidth, asked.flops, None if beyond else asked.context, held)
+        ridge = size_speed.ridge(model, asked.kv, asked.bandwidth, asked.flops, None if beyond else asked.context, held)
     more = [*notes, *_more_notes(model, draft, asked, held)]
     if beside is not None:
         more += [f"draft {beside[0].name}: {note}" for note in beside[1]]

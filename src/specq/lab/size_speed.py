@@ -36,7 +36,8 @@ class Ridge:
     """Where arithmetic binds.
 
     `batch` is the batch that reaches the ridge, caches left out; `held` is what the card holds, None where that is not
-    known; `largest` is the smaller of the two, and `binds` names it. `prefill` is FLOP a byte of prefilling `tokens`.
+    known; `largest` is the smaller of the two, and `binds` names it. `prefill` is FLOP a byte of prefilling `tokens`,
+    `cached` that of decoding the batch with so many tokens in each cache, which are read too.
     """
 
     flops: float
@@ -48,6 +49,7 @@ class Ridge:
     binds: Literal["ridge", "card"]
     tokens: int | None
     prefill: float | None
+    cached: float | None
 
 
 def ceilings(model: Model, kv: str, bandwidth: float, contexts: Sequence[int], sequences: int) -> tuple[Ceiling, ...]:
@@ -69,7 +71,9 @@ def ceilings(model: Model, kv: str, bandwidth: float, contexts: Sequence[int], s
     return tuple(found)
 
 
-def ridge(model: Model, bandwidth: float, flops: float, context: int | None, card: Card | None) -> Ridge | None:
+def ridge(
+    model: Model, kv: str, bandwidth: float, flops: float, context: int | None, card: Card | None
+) -> Ridge | None:
     """Where arithmetic binds; None where the number of weights is not known."""
     if not model.weights.used:
         return None
@@ -77,6 +81,10 @@ def ridge(model: Model, bandwidth: float, flops: float, context: int | None, car
     each = model.weights.read_whole / model.weights.used
     batch = max(1, round(per_byte * each / 2))
     held = None if card is None or card.held is None else card.asked_held
+    cached = None
+    if context is not None and model.shape.state_known:
+        read = model.weights.read_whole + batch * model.shape.sequence_bytes(context, kv)
+        cached = 2 * batch * model.weights.used / read
     return Ridge(
         flops=flops,
         flop_per_byte=per_byte,
@@ -87,4 +95,5 @@ def ridge(model: Model, bandwidth: float, flops: float, context: int | None, car
         binds="ridge" if held is None or batch <= held else "card",
         tokens=context,
         prefill=None if context is None else 2 * context / each,
+        cached=cached,
     )
