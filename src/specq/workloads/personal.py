@@ -2,8 +2,8 @@
 
 datafog-core finds e-mail addresses, card numbers (Luhn), IP addresses, US social security numbers and JSON web
 tokens, phonenumbers what is a phone number by the plans of the named countries; neither asks a network or loads
-a model. IBANs, user names and passwords in URLs, and keys of services are in `secrets.py`, for no library finds them;
-cards that stand beside others and those of some schemes, which the library leaves out, in `cards.py`.
+a model. IBANs, user names and passwords, and keys of services are in `secrets.py`, for no library finds them; cards
+that stand beside others and those of some schemes, which the library leaves out, in `cards.py`.
 
 Names of people, addresses and what a text tells about somebody are not found: only a reader can.
 """
@@ -22,7 +22,7 @@ from specq.workloads import cards, secrets
 from specq.workloads.secrets import Found, lowered, places
 
 KINDS = {
-    "api_key": "keys and tokens of services, passwords that are assigned, private keys",
+    "api_key": "keys and tokens of services, passwords that are assigned or given with a name, private keys",
     "url_credentials": "user name and password in a URL",
     "iban": "bank accounts whose check digits are right (ISO 13616)",
     "credit_card": "card numbers whose check digit is right (Luhn)",

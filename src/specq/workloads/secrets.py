@@ -1,4 +1,4 @@
-"""IBANs, credentials in URLs and keys of services, found by their form and, where they have one, their check digits.
+"""IBANs, credentials in URLs and commands, and keys of services, by their form and, if any, their check digits.
 
 Prefixes of keys as their services document them: OpenAI, Anthropic, GitHub, GitLab, AWS, Google, Hugging Face, Slack,
 Stripe, SendGrid, npm, Groq.
@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Iterator
 
-from specq.workloads import assigned
+from specq.workloads import assigned, pairs
 
 Found = tuple[int, int, str]
 """Start, end and kind of a value in a text."""
@@ -63,13 +63,15 @@ def places(text: str, words: Iterable[str]) -> Iterator[tuple[int, int]]:
 
 
 def _assigned(text: str) -> Iterator[Found]:
-    """What is assigned to the name of a secret, and what follows the word bearer."""
+    """What is assigned to the name of a secret, what follows the word bearer, and names with their passwords."""
     small = lowered(text)
     for start, end in assigned.found(text, small, places(small, assigned.WORDS)):
         yield start, end, "api_key"
     for _, end in places(small, ("bearer",)):
         if (match := _BEARER.match(text, end)) and any(map(str.isdigit, match[1])):
             yield match.start(1), match.end(1), "api_key"
+    for start, end in pairs.found(text, small, places(small, pairs.WORDS)):
+        yield start, end, "api_key"
 
 
 def _iban_end(given: str) -> int:
