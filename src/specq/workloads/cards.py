@@ -10,14 +10,14 @@ import re
 from collections.abc import Iterator
 
 _SHAPES = (
-    r"\d{4}([ -])\d{4}(?:\1\d{4}){2}\1\d{3}",
-    r"\d{4}([ -])\d{4}(?:\1\d{4}){2}",
-    r"\d{4}([ -])\d{6}\1\d{4,5}",
+    r"\d{4}([ .-])\d{4}(?:\1\d{4}){2}\1\d{3}",
+    r"\d{4}([ .-])\d{4}(?:\1\d{4}){2}",
+    r"\d{4}([ .-])\d{6}\1\d{4,5}",
     r"\d{12,19}",
 )
 _ALONE = r"(?!\w)(?![.,]\d{1,2}(?!\d))"
 _CARDS = tuple(re.compile(shape + _ALONE) for shape in _SHAPES)
-_STARTS = re.compile(r"(?<!\w)(?<!\d[.])(?=[2-6]\d{3}(?:[ -]\d{4}|\d{8}))")
+_STARTS = re.compile(r"(?<!\w)(?<!\d[.])(?=[2-6]\d{3}(?:[ .-]\d{4}|\d{8}))")
 # Visa, Mastercard, American Express, Diners, Discover, UnionPay, JCB, Maestro, Mir: beginning, then how long it may be.
 _SCHEMES = (
     (re.compile(r"4"), (13, 16, 19)),

@@ -3,7 +3,8 @@
 datafog-core finds e-mail addresses, card numbers (Luhn), IP addresses, US social security numbers and JSON web
 tokens, phonenumbers what is a phone number by the plans of the named countries; neither asks a network or loads
 a model. IBANs, user names and passwords, and keys of services are in `secrets.py`, for no library finds them; cards
-that stand beside others and those of some schemes, which the library leaves out, in `cards.py`.
+that stand beside others and those of some schemes, which the library leaves out, in `cards.py`, other ways of writing
+what it finds in `variants.py`.
 
 Names of people, addresses and what a text tells about somebody are not found: only a reader can.
 """
@@ -18,7 +19,7 @@ from collections.abc import Iterator, Sequence
 from functools import lru_cache
 
 from specq.core.errors import ConfigError, nearest
-from specq.workloads import cards, secrets
+from specq.workloads import cards, secrets, variants
 from specq.workloads.secrets import Found, lowered, places
 
 KINDS = {
@@ -110,12 +111,13 @@ class Scrubber:
 
     def _found(self, text: str) -> tuple[Found, ...]:
         """Start, end and kind of what is replaced, in order, none overlapping another."""
+        text = variants.folded(text)
         spans = list(secrets.found(text))
         if "\\" in text:
             # In the JSON text of tools a newline is two characters, whose letter would belong to the word behind it.
             text = _ESCAPE.sub("\n\n", text)
             spans += secrets.found(text)
-        spans += [*_of_library(text), *_phones(text, self.regions)]
+        spans += [*_of_library(text), *_phones(text, self.regions), *variants.emails(text), *variants.ssns(text)]
         spans += [(start, end, "credit_card") for start, end in cards.found(text)]
         if not spans:
             return ()
@@ -151,7 +153,9 @@ def _of_library(text: str) -> Iterator[Found]:
     for piece in _PIECES.finditer(readable):
         for one in datafog_core.scan(piece.group(), {"entities": asked}):
             where = one.codepoint_range
-            if one.entity_type == "IP_ADDRESS" and _is_nobodys(one.matched_text):
+            if one.entity_type == "IP_ADDRESS" and (
+                _is_nobodys(one.matched_text) or variants.is_version(readable, piece.start() + where.start)
+            ):
                 continue
             yield piece.start() + where.start, piece.start() + where.end, _OF_LIBRARY[one.entity_type]
 
@@ -193,7 +197,7 @@ def _numbers(given: str, regions: tuple[str, ...]) -> tuple[tuple[int, int], ...
 def _same(kind: str, value: str) -> str:
     """What is equal in two ways of writing a value."""
     if kind == "email":
-        return value.lower()
-    if kind in ("iban", "credit_card", "phone"):
-        return re.sub(r"[^\w+]", "", value)
-    return value
+        return variants.same_email(value)
+    if kind in ("iban", "credit_card", "phone", "ssn"):
+        return re.sub(r"[^\w+]", "", variants.folded(value)).upper()
+    return variants.folded(value) if kind == "ip_address" else value

@@ -28,9 +28,21 @@ _KEY_SIGNS = (
 _BEARER = re.compile(r"\s{1,3}([A-Za-z0-9._~+/=-]{16,2000})")
 _URL = re.compile(r"://([^\s/@:\"'<>]{0,200}:[^\s/@\"'<>]{1,200}|[^\s/@:\"'<>]{16,200})@")
 _PRIVATE = re.compile(r"-----BEGIN [A-Z ]{0,30}PRIVATE KEY-----[\s\S]{0,12000}?-----END [A-Z ]{0,30}PRIVATE KEY-----")
-# What stands before it is looked at after the first characters matched: so the search is several times faster.
-_IBAN = re.compile(r"[A-Z][A-Z]\d\d(?<![A-Za-z0-9]....)[A-Z0-9 ]{11,40}")
+# Begins with the check digits, for letters before them are many: so the search is several times faster. What follows is
+# looked at and not taken, for an account may begin in it.
+_IBAN = re.compile(r"\d\d(?<=[A-Za-z][A-Za-z]..)(?<![A-Za-z0-9]....)(?=([A-Za-z0-9 .-]{11,46}))")
 _IBAN_LENGTHS = range(15, 35)
+# In small letters they are held to the length of their country, for words in a row are not. Registry of ISO 13616.
+_BY_COUNTRY: dict[str, str] = dict(
+    re.findall(
+        r"(\w\w):(\d\d)",
+        """ad:24 ae:23 al:28 at:20 az:28 ba:20 be:16 bg:22 bh:22 br:29 by:28 ch:21 cr:22 cy:28 cz:24 de:22 dk:18
+do:28 ee:20 eg:29 es:24 fi:18 fo:18 fr:27 gb:22 ge:22 gi:23 gl:18 gr:27 gt:28 hr:21 hu:28 ie:22 il:23 iq:23 is:26 it:27
+jo:30 kw:30 kz:20 lb:28 lc:32 li:21 lt:20 lu:20 lv:21 ly:25 mc:27 md:24 me:22 mk:19 mr:27 mt:31 mu:30 nl:18 no:15 pk:24
+pl:28 ps:29 pt:25 qa:29 ro:24 rs:22 sa:24 sc:31 sd:18 se:24 si:19 sk:24 sm:27 st:25 sv:28 tl:23 tn:24 tr:26 ua:29 va:22
+vg:24 xk:20""",
+    )
+)
 
 
 def found(text: str) -> Iterator[Found]:
@@ -43,9 +55,9 @@ def found(text: str) -> Iterator[Found]:
     if "://" in text and "@" in text:
         yield from ((match.start(1), match.end(1), "url_credentials") for match in _URL.finditer(text))
     for match in _IBAN.finditer(text):
-        end = _iban_end(match.group())
-        if end:
-            yield match.start(), match.start() + end, "iban"
+        start = match.start() - 2
+        if end := _iban_end(text[start : match.end(1)]):
+            yield start, start + end, "iban"
 
 
 def lowered(text: str) -> str:
@@ -81,13 +93,19 @@ def _iban_end(given: str) -> int:
     """
     best, compact = 0, ""
     for place, character in enumerate(given):
-        if character == " ":
+        if character in " .-":
             continue
         compact += character
-        ends = place + 1 == len(given) or given[place + 1] == " "
-        if ends and len(compact) in _IBAN_LENGTHS and int("".join(str(int(c, 36)) for c in _turned(compact))) % 97 == 1:
+        ends = place + 1 == len(given) or given[place + 1] in " .-"
+        if ends and _is_length(compact) and int("".join(str(int(c, 36)) for c in _turned(compact))) % 97 == 1:
             best = place + 1
     return best
+
+
+def _is_length(compact: str) -> bool:
+    if compact.upper() == compact:
+        return len(compact) in _IBAN_LENGTHS
+    return _BY_COUNTRY.get(compact[:2].lower()) == str(len(compact))
 
 
 def _turned(compact: str) -> str:
