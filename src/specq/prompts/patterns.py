@@ -14,6 +14,7 @@ _RATE, _THRESHOLD, _DATE, _SOURCE, _VERSION = (
 )
 AMOUNTS = (rf"{BEGIN}\d+/\d+(?![/\d]|{NO_LETTER})",)
 _MONTHS = rf"(?:{'|'.join(sorted(_DATE['months'], key=len, reverse=True))})\.?"
+_ROMAN = r"(?i:I{1,3}|IV|VI{0,3}|IX|XI{0,2})"
 _DAY = r"\d{1,2}(?:st|nd|rd|th|er|\u00ba|\.)?"
 DATES = (
     rf"{BEGIN}\d{{4}}-W?\d{{1,2}}(?:-\d{{1,2}})?"
@@ -22,9 +23,11 @@ DATES = (
     rf"{BEGIN}\d{{4}}([./])\d{{1,2}}\1\d{{1,2}}\.?{END}",
     # "EUR 90.00." is an amount at the end of a sentence.
     rf"{BEGIN}(?:0?[1-9]|[12]\d|3[01])\.\s?(?:0?[1-9]|1[0-2])\.(?:\s?\d{{2,4}}{END})?",
+    rf"{BEGIN}\d{{1,2}}([./-]|\.?\s){_ROMAN}\1\d{{2,4}}{END}",
+    rf"{BEGIN}\d{{4}}([./-]|\.?\s){_ROMAN}\1\d{{1,2}}\.?{END}",
     rf"{BEGIN}\d{{4}}\.\s\d{{1,2}}\.\s\d{{1,2}}\.?",
-    rf"(?i:{BEGIN}{_DAY}[\s-](?:of\s|de\s)?{_MONTHS}(?:,?[\s-](?:de\s|del\s)?(?:\d{{4}}|'?\d{{2}})(?!\d))?{END})",
-    rf"(?i:{BEGIN}{_MONTHS}[\s-](?:{_DAY}(?:,?\s\d{{4}})?|(?:de\s|del\s)?\d{{4}}){END})",
+    rf"(?i:{BEGIN}{_DAY}[\s./-](?:of\s|de\s)?{_MONTHS}(?:,?[\s./-](?:de\s|del\s)?(?:\d{{4}}|'?\d{{2}})(?!\d))?{END})",
+    rf"(?i:{BEGIN}{_MONTHS}[\s/-](?:{_DAY}(?:(?:,?\s|/)\d{{4}})?|(?:de\s|del\s)?\d{{4}}){END})",
     rf"(?:(?:{_DATE['eras']})\s?)?[\d\u5143\u3007\u96f6\u4e00-\u4e5d]{{1,4}}\s?[\u5e74\ub144](?:\u5ea6)?"
     r"(?:\s?\d{1,2}\s?[\u6708\uc6d4](?:\s?\d{1,2}\s?[\u65e5\u53f7\u865f\uc77c])?)?",
     r"(?<!\d)\d{1,2}\s?[\u6708\uc6d4](?:\s?\d{1,2}\s?[\u65e5\u53f7\u865f\uc77c])?",

@@ -35,6 +35,7 @@ _RATE_BEFORE, _RATE_AFTER, _THRESHOLD_BEFORE, _THRESHOLD_AFTER = _any(
 )
 _CLAUSES: dict[Kind, re.Pattern[str]] = {"obligation": patterns.OBLIGATIONS, "exception": patterns.EXCEPTIONS}
 _VALUES: tuple[Kind, ...] = ("date", "amount", "rate")
+_WITHIN_DATES: tuple[Kind, ...] = ("amount", "rate")
 _WORD_LAST = re.compile(r"\s?[^\W\d_]{1,12}$")
 _ENDS_NO_LINK = ".,;:!?)]}*_\u3002\u201d\u2019"
 # A clause goes no further: quotes, braces and bars set cells and values apart.
@@ -95,7 +96,14 @@ def _spans(text: str) -> dict[Kind, list[Span]]:
     found["rate"] += _joined(text, values, _RATE_BEFORE, _RATE_AFTER)
     # "by 3" of "by 3 March 2024" goes on to the end of the date, and "at most EUR 5 a month" to that of the rate.
     found["threshold"] += _joined(text, [*values, *found["rate"]], _THRESHOLD_BEFORE, _THRESHOLD_AFTER)
+    # "5/III" of "5/III/2026" is no rate.
+    for inner in _WITHIN_DATES:
+        found[inner] = [one for one in found[inner] if not any(_is_part(one, date) for date in found["date"])]
     return found
+
+
+def _is_part(one: Span, other: Span) -> bool:
+    return one != other and other[0] <= one[0] and one[1] <= other[1]
 
 
 def _joined(text: str, values: Iterable[Span], before: re.Pattern[str], after: re.Pattern[str]) -> Iterator[Span]:

@@ -94,9 +94,10 @@ def _fill(units: list[Passage], order: list[int], forced: Iterable[int], room: i
 
 def _protect(work: Work, units: list[Passage], order: list[int], forced: Because) -> Because:
     """The passages without which a protected field would be lost: its only one, or the best of those that hold it."""
-    own = [protected.fields(unit.text) for unit in units]
+    told = [part.told for part in work.parts]
+    own = [protected.fields(told[unit.part][unit.start : unit.end]) for unit in units]
     touched = {unit.part for unit in units}
-    covered = set(protected.changed([part.text for i, part in enumerate(work.parts) if i not in touched], ()))
+    covered = set(protected.changed([one for i, one in enumerate(told) if i not in touched], ()))
     covered.update(one for i in _with_heads(units, forced) for one in own[i])
     holders: dict[Protected, list[int]] = {}
     for i in order:
@@ -151,11 +152,8 @@ def _texts(work: Work, units: list[Passage], chosen: set[int]) -> Iterator[tuple
 
 def _lost(work: Work, units: list[Passage], order: list[int], chosen: set[int]) -> Because:
     """Passages that bring back what would be lost though no single passage holds it: all of its group of blocks."""
-    texts = dict(_texts(work, units, chosen))
-    net = protected.changed([work.parts[place].text for place in texts], texts.values())
-    there = work.fields()
     found: Because = {}
-    for one in [one for one, fall in net.items() if fall > 0 and there[one] <= fall]:
+    for one in work.lost_by(list(_edits(work, units, chosen)), work.fields()):
         for i in _holders(work, units, one):
             if i not in chosen:
                 found[i] = (*found.get(i, ()), str(one))
@@ -164,7 +162,7 @@ def _lost(work: Work, units: list[Passage], order: list[int], chosen: set[int]) 
 
 def _holders(work: Work, units: list[Passage], wanted: Protected) -> Iterator[int]:
     for place in dict.fromkeys(unit.part for unit in units):
-        text = work.parts[place].text
+        text = work.parts[place].told
         for group in groups(text):
             start, end = group[0].start, group[-1].end
             if wanted in protected.fields(text[start:end]):

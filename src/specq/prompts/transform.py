@@ -11,7 +11,7 @@ from specq.prompts import blocks, protected, question
 from specq.prompts.clean import clean
 from specq.prompts.select import select
 from specq.prompts.types import WORDS, Count, Message, Result, Steps, content_of, count_words, size
-from specq.prompts.work import Work
+from specq.prompts.work import Work, unmarked
 
 
 def transform(
@@ -37,9 +37,13 @@ def transform(
         clean(work)
     budget = steps.budget(before.tokens)
     notes = () if budget is None else select(work, budget)
-    made = tuple(part.made() for part in work.parts if not part.gone)
+    left = [part for part in work.parts if not part.gone]
+    made = tuple(part.made() for part in left)
     # Extracted anew from what goes out: the deletions were checked one by one, and this holds them to it.
-    fields_before, fields_after = (tuple(protected.changed(map(content_of, some), ())) for some in (messages, made))
+    # A mark that was put in is not of the prompt.
+    sent = [unmarked(content_of(message), part.origins) for message, part in zip(made, left, strict=True)]
+    fields_before = tuple(protected.changed(map(content_of, messages), ()))
+    fields_after = tuple(protected.changed(sent, ()))
     result = Result(
         messages=made,
         deletions=tuple(work.deletions),

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import re
 from array import array
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from specq.prompts import protected, turns
@@ -13,6 +14,8 @@ from specq.prompts.types import Count, Deletion, Kept, Message, Protected, Reaso
 
 SYSTEM = ("system", "developer")
 QUESTION = "the question"
+MARK = re.compile(r"\(\d+ times\)")
+"""What the transform puts in the place of equal lines; a prompt may hold it of its own accord too."""
 SHOWN_FIELDS = 3
 
 
@@ -62,6 +65,11 @@ class Part:
         """The tool calls that are left."""
         return [one for one in self.message.get("tool_calls") or () if one.get("id") not in self.dropped_calls]
 
+    @property
+    def told(self) -> str:
+        """The present text, blanks in the place of each mark that the transform put: no field of the prompt's own."""
+        return unmarked(self.text, self.origins)
+
     def made(self) -> dict[str, Any]:
         """The message as it stands now; keys that were not changed are those that were given."""
         out = dict(self.message)
@@ -106,7 +114,7 @@ class Work:
 
     def fields(self) -> Counter[Protected]:
         """The protected fields that are there now."""
-        return protected.changed([part.text for part in self.parts], ())
+        return protected.changed([part.told for part in self.parts], ())
 
     def all_of(self, place: int) -> Piece:
         """The whole text of a message."""
@@ -115,6 +123,11 @@ class Work:
     def text_after(self, place: int, edits: Iterable[Edit]) -> str:
         """The text of a message as edits would leave it."""
         return _text(self.parts[place].text, _of(edits, place))
+
+    def told_after(self, place: int, edits: Iterable[Edit]) -> str:
+        """As text_after, without the transform's own marks."""
+        pieces = [replace(one, put="") if MARK.fullmatch(one.put.strip()) else one for one in _of(edits, place)]
+        return _text(self.parts[place].told, pieces)
 
     def settle(self, step: Step, edits: Iterable[Edit]) -> bool:
         """Make all changes that lose nothing protected; log them, and those that were refused with why.
@@ -167,10 +180,25 @@ class Work:
         )
 
     def _lost(self, edits: Sequence[Edit], there: Counter[Protected]) -> list[Protected]:
+        return self.lost_by(edits, there)
+
+    def lost_by(self, edits: Sequence[Edit], there: Counter[Protected]) -> list[Protected]:
+        """What changes would take the last of, with the transform's own marks or without them.
+
+        A mark is no copy of an amount of the prompt; and where a passage before it goes, it may join a clause.
+        """
         places = {piece.part for edit in edits for piece in edit.pieces}
-        pairs = [(self.parts[place].text, self.text_after(place, edits)) for place in places]
-        net = protected.changed([old for old, _ in pairs], [new for _, new in pairs])
-        return [one for one, fall in net.items() if fall > 0 and 0 < there[one] <= fall]
+        net = protected.changed(
+            [self.parts[place].told for place in places], [self.told_after(place, edits) for place in places]
+        )
+        found = [one for one, fall in net.items() if fall > 0 and 0 < there[one] <= fall]
+        if any("times)" in self.text_after(place, edits) for place in places):
+            old, new = [part.text for part in self.parts], [part.text for part in self.parts]
+            for place in places:
+                new[place] = self.text_after(place, edits)
+            after = protected.changed(new, ())
+            found += [one for one in protected.changed(old, ()) if one in self.before and not after[one]]
+        return list(dict.fromkeys(found))
 
     def _empties(self, edits: Sequence[Edit]) -> str:
         """Why the messages that these changes empty or take away must stay; "" where they may go."""
@@ -228,6 +256,17 @@ class Work:
                 self.parts[place].gone = True
             for place, call in edit.calls:
                 self.parts[place].dropped_calls.add(call)
+
+
+def unmarked(text: str, origins: Sequence[int]) -> str:
+    """A text of the same length without the marks whose characters all come from one place: those are put in."""
+
+    def blank(match: re.Match[str]) -> str:
+        start, last = match.start(), match.end() - 1
+        own = last < len(origins) and origins[start] == origins[last]
+        return " " * len(match[0]) if own else match[0]
+
+    return MARK.sub(blank, text) if "times)" in text else text
 
 
 def _of(edits: Iterable[Edit], place: int) -> list[Piece]:
