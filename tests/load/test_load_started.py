@@ -66,7 +66,7 @@ def test_an_arm_is_measured_on_another_arms_server(tmp_path: Path, vllm: Path) -
         (True, "exact"),
         (False, ""),
     ]
-    assert {(flag(row, "--max-num-seqs"), flag(row, "--max-model-len")) for row in told} == {("2", "256")}
+    assert {(flag(row, "--max-num-seqs"), flag(row, "--max-model-len")) for row in told} == {("2", "192")}
     assert all("--no-enable-prefix-caching" in row.command for row in told)
     assert all((found.run / row.log).is_file() for row in told)
     assert [(one.server, one.level, one.requests) for one in found.levels] == [
@@ -110,15 +110,24 @@ def test_a_model_by_its_kind_starts_another_server_or_takes_other_words(tmp_path
     assert "--enforce-eager" in told.command
     assert "--enable-prefix-caching" in told.command
     assert flag(told, "--max-num-seqs") == "8"
-    assert flag(told, "--max-model-len") == "256"
+    assert flag(told, "--max-model-len") == "192"
     assert [one.server for one in found.levels] == ["baseline"]
 
 
-def test_chunked_prefill_is_not_what_two_servers_differ_in(tmp_path: Path, vllm: Path) -> None:
+def test_chunked_prefill_is_not_what_two_servers_differ_in(
+    tmp_path: Path, vllm: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # Slow enough that each long prompt has its turn before the level is over.
+    served_stubs.install(tmp_path, monkeypatch, plain={"tokens": 8, "rate": 100})
     long = tmp_path / "long.jsonl"
     long.write_text("".join(json.dumps({"id": f"l{n}", "prompt": "word " * 20}) + "\n" for n in range(3)))
     found = loaded(
-        experiment(tmp_path, model=vllm), tmp_path, prefill_chunks=["off", "64"], inject=long, concurrency=[2]
+        experiment(tmp_path, model=vllm),
+        tmp_path,
+        prefill_chunks=["off", "64"],
+        inject=long,
+        concurrency=[2],
+        requests=30,
     )
     whole, chunk = started(found)
     assert (whole.server, chunk.server) == ("whole prompts", "chunk 64")
@@ -127,7 +136,7 @@ def test_chunked_prefill_is_not_what_two_servers_differ_in(tmp_path: Path, vllm:
     assert flag(chunk, "--max-num-batched-tokens") == "64"
     assert all("--speculative-config" not in row.command for row in (whole, chunk))
     # A long prompt comes on top of the two that are under way, and needs room itself.
-    assert {(flag(row, "--max-num-seqs"), flag(row, "--max-model-len")) for row in (whole, chunk)} == {("3", "256")}
+    assert {(flag(row, "--max-num-seqs"), flag(row, "--max-model-len")) for row in (whole, chunk)} == {("3", "192")}
     (told,) = found.stalls
     assert (told.server, told.level, told.prompts) == ("chunk 64", 2.0, 3)
     assert "## Long prompts, held against whole prompts" in (found.run / "report.md").read_text()
