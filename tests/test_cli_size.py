@@ -208,7 +208,10 @@ BAD = {
     "no vocabulary": (("lacks-vocab_size",), "lacks vocab_size"),
     "no mlp": (("lacks-intermediate_size",), "lacks intermediate_size"),
     "no type": (("lacks-model_type",), "lacks model_type"),
-    "impossible layers": (("impossible",), "num_hidden_layers = -1: allowed is a whole number above 0"),
+    "impossible layers": (
+        ("impossible",),
+        "impossible/config.json: num_hidden_layers = -1: allowed is a whole number above 0",
+    ),
     "layers without end": (("endless",), "1,000,000,000,000 layers; allowed are up to 10,000"),
     "another kind of value": (("listed",), "a key of its config.json or header holds what it cannot (int() argument"),
     "odd groups": (("odd",), "7 KV heads do not divide 24 heads"),

@@ -91,7 +91,7 @@ def test_odd_texts_go_through(text: str) -> None:
 
 def test_a_transform_that_would_lose_a_field_returns_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     """Without the check of each deletion the last check, of what goes out, stands."""
-    monkeypatch.setattr(Work, "_lost", lambda *_: [])
+    monkeypatch.setattr(Work, "lost_by", lambda *_: [])
     text = "What is it?\n\nKind regards,\nAnn\nEUR 40 fee\n\nThe end of it all is here."
     with pytest.raises(RunFailed, match="EUR 40"):
         transform(text, Steps())

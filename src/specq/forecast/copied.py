@@ -25,8 +25,8 @@ def match(draft: Path) -> Match | None:
 def along(text: Text, how: Match, most: int, max_new_tokens: int | None = None) -> Copied:
     """A text for replay under a lookup with the limits that `specq drafts` gives it, `most` tokens a step.
 
-    `max_new_tokens` fixes how far last steps propose
-    past the text's end; None: it is not known, and they are given all that they may propose.
+    `max_new_tokens` fixes how far last steps propose past the text's end; None: it is not known, and they are given all
+    that they may propose.
     """
     from specq.decoding.drafters.lookup import LookupDrafter, NgramIndex, SuffixIndex
 

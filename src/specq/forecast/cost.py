@@ -13,6 +13,9 @@ from typing import Any
 
 import numpy as np
 
+MEDIAN_ERROR = 1.2533 / 0.6745
+"""A median's standard error times sqrt(n), in units of the spread of n normal values, their median distance from it."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Point:
@@ -179,9 +182,9 @@ class Curve:
 def relative_error(points: Iterable[Point]) -> float:
     """The relative standard error of steps in plain steps, of the worst of these points.
 
-    They are medians over n texts, of a spread that is 0.67 of a standard deviation; as many plain ones stand below.
+    They are medians over n texts; as many plain ones stand below.
     """
-    return max((math.sqrt(2) * 1.2533 * one.spread / 0.6745 / math.sqrt(one.n) for one in points), default=0.0)
+    return max((math.sqrt(2) * MEDIAN_ERROR * one.spread / math.sqrt(one.n) for one in points), default=0.0)
 
 
 def named(curves: Mapping[str, Curve]) -> Iterator[tuple[str, Curve]]:

@@ -122,7 +122,7 @@ def rank(
             pairs = _pairs(target, wanted, laws, path, sampling, max_new_tokens)
             texts[name], counts[name] = [one.between for one in pairs], _counts(pairs)
         else:
-            texts[name] = [copied.along(text, how, most, max_new_tokens) for id, text in wanted.items()]
+            texts[name] = [copied.along(text, how, most, max_new_tokens) for text in wanted.values()]
             counts[name] = _known(laws.values())
             lookups.append(name)
     return FromFiles(

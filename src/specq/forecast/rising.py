@@ -11,13 +11,10 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 
 from specq.core.nouns import counted
-from specq.forecast.cost import Curve, Point, named
+from specq.forecast.cost import MEDIAN_ERROR, Curve, Point, named
 
 NOISE = 0.05
 """How far below a pass over fewer tokens a pass may be measured: beyond it something else was measured."""
-# The spread of the steps of n texts by which their median is off as a standard error: the inverse of what
-# cost.relative_error does.
-_SPREAD = 0.6745 / 1.2533
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -54,7 +51,7 @@ def widened(curve: Curve) -> Curve:
         for proposed in (fall.fewer - 1, fall.more - 1):
             if (one := points.get(proposed)) is not None and proposed:
                 error = (fall.fewer_s - fall.more_s) / one.step_s / 2
-                points[proposed] = replace(one, spread=max(one.spread, _SPREAD * error * math.sqrt(one.n)))
+                points[proposed] = replace(one, spread=max(one.spread, error * math.sqrt(one.n) / MEDIAN_ERROR))
     return replace(curve, points=tuple(points.values()))
 
 

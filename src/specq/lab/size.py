@@ -19,16 +19,15 @@ from specq.lab import (
     size_weights,
 )
 from specq.lab.size_config import text_part
-from specq.lab.size_find import find
+from specq.lab.size_find import Found, find
 from specq.lab.size_memory import Card, Load, Model
 from specq.lab.size_result import Asked, Row, Sized, Sizing
 from specq.lab.size_shape import KV_ALIASES, KV_TYPES
+from specq.models.layers import BadSize
 
 TABLE = (8_192, 32_768, 131_072)
 MARGIN = "10%"
 """What is kept free by default, of all that is held: activations, the engine itself and what it cannot place."""
-
-CONFIG = "config.json"
 
 
 def size_models(
@@ -125,12 +124,6 @@ def _asked(
 def _load(name: str, precision: str | None, given: int | None, parameters: int | None) -> tuple[Model, tuple[str, ...]]:
     try:
         return _read(name, precision, given, parameters)
-    except ModelError as error:
-        if not str(error).startswith(CONFIG):
-            raise
-        # Of several models: whose.
-        where = name.rstrip("/").removesuffix(CONFIG).rstrip("/")
-        raise ModelError(f"{where}/{error}" if where else str(error)) from error
     except (TypeError, ValueError, AttributeError, ArithmeticError, LookupError) as error:
         # Dozens of keys are read, most by one family alone; a wrong kind of value shows where it is computed with.
         raise ModelError(
@@ -141,6 +134,15 @@ def _load(name: str, precision: str | None, given: int | None, parameters: int |
 
 def _read(name: str, precision: str | None, given: int | None, parameters: int | None) -> tuple[Model, tuple[str, ...]]:
     found = find(name)
+    try:
+        return _of(found, name, precision, given, parameters)
+    except BadSize as error:
+        raise ModelError(f"{found.place}: {error.said}") from error
+
+
+def _of(
+    found: Found, name: str, precision: str | None, given: int | None, parameters: int | None
+) -> tuple[Model, tuple[str, ...]]:
     config, inside = text_part(found.config)
     shape = size_shape.from_config(name, found.place, config)
     weights, notes = size_stored.measure(found, config, asked=precision, given=given, parameters=parameters)

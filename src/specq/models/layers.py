@@ -11,6 +11,15 @@ from typing import Any, Literal
 
 from specq.core.errors import ModelError
 
+
+class BadSize(ModelError):
+    """A size in a config is no whole number above 0; `said` is the message without the file."""
+
+    def __init__(self, said: str) -> None:
+        super().__init__(f"config.json: {said}")
+        self.said = said
+
+
 LayerKind = Literal["attention", "sliding", "linear", "recurrent", "conv", "none"]
 
 _NAMED: dict[str, LayerKind] = {
@@ -39,13 +48,13 @@ def size(config: Mapping[str, Any], *keys: str) -> int:
     """The first whole number that is set among several names of one size; 0 when none is.
 
     Raises:
-        ModelError: it is no whole number, or not above 0.
+        BadSize: it is no whole number, or not above 0.
     """
     for key in keys:
         if (value := config.get(key)) is not None:
             if isinstance(value, bool) or not isinstance(value, int) or value < 1:
-                raise ModelError(
-                    f"config.json: {key} = {json.dumps(value)}: allowed is a whole number above 0; "
+                raise BadSize(
+                    f"{key} = {json.dumps(value)}: allowed is a whole number above 0; "
                     "get the config that belongs to the weights"
                 )
             return value

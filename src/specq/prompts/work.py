@@ -155,7 +155,7 @@ class Work:
             some = todo.pop()
             if not some:
                 continue
-            lost = self._lost([*taken, *some], there)
+            lost = self.lost_by([*taken, *some], there)
             if not lost and len(some) == 1 and (why := self._empties([*taken, *some])):
                 self._keep(step, some[0], (why,))
             elif not lost and not self._empties([*taken, *some]):
@@ -178,9 +178,6 @@ class Work:
             for piece in edit.pieces
             for part, start, end in question
         )
-
-    def _lost(self, edits: Sequence[Edit], there: Counter[Protected]) -> list[Protected]:
-        return self.lost_by(edits, there)
 
     def lost_by(self, edits: Sequence[Edit], there: Counter[Protected]) -> list[Protected]:
         """What changes would take the last of, with the transform's own marks or without them.
