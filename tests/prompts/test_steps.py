@@ -31,7 +31,7 @@ def reasons(found: Result) -> list[str]:
         ("Words stay.\n\nKind regards,\nAnn Smith\nAcme Homes", "signature", "Ann Smith", "Words stay."),
         ("Words stay.\n\nKind regards,\nThe board", "signature", "The board", "Words stay."),
         ("Words stay.\n\nThis e-mail is confidential.", "legal footer", "confidential", "Words stay."),
-        ("Words stay.\n\nOn Monday Ann Smith wrote:\n> All is well.", "mail chain", "All is well", "Words stay."),
+        ("All is well.\n\nOn Monday Ann Smith wrote:\n> All\n> is well.", "mail chain", "wrote", "All is well."),
         ('{"city": "Leeds", "note": null, "zip": "LS1"}', "empty field", "null", "Leeds"),
         ('{\n    "city": "Leeds",\n    "zip": "LS1"\n}', "JSON whitespace", "    ", "Leeds"),
         ("<p>Words stay.</p>\n<span class='x'></span>", "empty tag", "span", "Words stay."),
@@ -46,6 +46,15 @@ def test_clean_drops_this(body: str, reason: str, gone: str, left: str) -> None:
     assert not gone or gone not in text
     assert text.count(FILLER) < 2
     assert found.after.characters < found.before.characters
+
+
+def test_an_original_message_that_stands_above_stays_or_takes_what_follows_with_it() -> None:
+    body = f"{FILLER} All is well.\n\nYes.\n\n-----Original Message-----\nFrom: Ann\nSubject: flat\n\n{FILLER}"
+    found = transform([{"role": "user", "content": body}, {"role": "user", "content": QUESTION}], Steps())
+    assert "mail chain" in reasons(found)
+    assert found.messages[0]["content"].rstrip().endswith("Yes.")
+    # What follows may be the question.
+    assert QUESTION in cleaned(body).messages[0]["content"]
 
 
 @pytest.mark.parametrize(
@@ -68,6 +77,8 @@ def test_clean_drops_this(body: str, reason: str, gone: str, left: str) -> None:
         "Thanks\nOak Table",
         "Words stay.\n\nRegards\n\nSecond Letter",
         "One part.\n--\nthe other part",
+        "Sum up this mail.\n\n-----Original Message-----\nFrom: Ann\n\nThe boiler is in the cellar.\n\nBirds sing.",
+        "Words stay.\n\nOn Monday Ann Smith wrote:\n> The boiler is in the cellar.",
     ],
 )
 def test_clean_leaves_this(body: str) -> None:
@@ -90,6 +101,15 @@ def test_how_often_a_line_of_a_log_stands_is_lost(line: str) -> None:
     assert [(one.reason, one.text, one.put) for one in found.deletions] == [
         ("repeat", f"\n{line}\n{line}", " (3 times)")
     ]
+    assert list(transform(list(found.messages), Steps()).messages) == list(found.messages)
+
+
+@pytest.mark.parametrize(
+    "line", ["worker lost its connection", "ERROR: worker lost its connection now", "The disk is full."]
+)
+def test_how_often_a_line_between_blank_lines_stands_is_lost(line: str) -> None:
+    found = cleaned(f"start of the log\n\n{line}\n\n{line}\n\n{line}\n\nend of the log")
+    assert found.messages[0]["content"].startswith(f"start of the log\n\n{line} (3 times)\n\nend of the log")
     assert list(transform(list(found.messages), Steps()).messages) == list(found.messages)
 
 

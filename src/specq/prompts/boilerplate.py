@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterator
 
 from specq.prompts.blocks import blocks, is_item, lines
-from specq.prompts.repeats import around, line_of
+from specq.prompts.repeats import around, key, line_of
 from specq.prompts.sentences import sentences
 from specq.prompts.types import Reason
 from specq.prompts.work import Edit, Piece, Work
@@ -43,6 +43,12 @@ _WROTE = re.compile(
 )
 _ORIGINAL = re.compile(
     r"\s*-{2,}\s*(?:original message|urspr\u00fcngliche nachricht|message d'origine|mensaje original)\s*-{2,}",
+    re.IGNORECASE,
+)
+_MARKS = re.compile(r"^[>\s]*")
+_MAIL_HEAD = re.compile(
+    r"[>\s*]*(?:from|sent|to|cc|bcc|subject|date|von|gesendet|an|betreff|datum|de|envoy\u00e9|\u00e0|objet|"
+    r"enviado|para|asunto)\*?\s*:|" + _ORIGINAL.pattern,
     re.IGNORECASE,
 )
 _SIGNED = re.compile(
@@ -121,8 +127,10 @@ def _is_navigation(line: str, near: list[str], announced: bool) -> bool:
 def mail_chain(work: Work) -> Iterator[Edit]:
     """Earlier mail that a reply quotes below its own words: lines with ">" after "... wrote:", or an original message.
 
-    A quotation that a message begins with is what it is about, and stays.
+    It goes where each of its paragraphs stands earlier: a mail that the prompt holds nowhere else is what is asked
+    about. A quotation that a message begins with is what it is about too, and stays.
     """
+    earlier = ""
     for place, part in work.open_parts():
         text = part.text
         fences = [(block.start, block.end) for block in blocks(text) if block.is_code]
@@ -137,8 +145,16 @@ def mail_chain(work: Work) -> Iterator[Edit]:
                 stop = len(text.rstrip())
             else:
                 continue
-            if stop > end:
+            if stop > end and _stands(text[end:stop], f"{earlier}{text[:start]}"):
                 yield _whole(text, place, start, stop, "mail chain")
+        earlier += f"{text}\n\n"
+
+
+def _stands(quoted: str, earlier: str) -> bool:
+    """Whether the words of each paragraph of quoted mail stand in the earlier text, wherever lines are folded."""
+    before = f" {' '.join(key(earlier))} "
+    told = "\n".join(_MARKS.sub("", line) for line in quoted.split("\n") if not _MAIL_HEAD.match(line))
+    return all(f" {' '.join(key(part))} " in before for part in told.split("\n\n") if key(part))
 
 
 def _quoted(text: str, following: list[tuple[int, int]], at: int) -> int:

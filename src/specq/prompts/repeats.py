@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import unicodedata
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 from specq.prompts.blocks import Block, blocks, is_cells, is_item, is_row, lines
 from specq.prompts.protected import fields
@@ -53,16 +53,27 @@ def messages(work: Work) -> Iterator[Edit]:
 def paragraphs(work: Work) -> Iterator[Edit]:
     """Paragraphs, lists and data that stand earlier too: prose and lists by their words, data by each character.
 
-    What an assistant said is left, for examples may share their answer, and so is all code.
+    What an assistant said is left, for examples may share their answer, and so is all code. Equal lines that blank
+    lines set apart are counted as neighbours are in `within`.
     """
     seen: dict[tuple[str, ...], str] = {}
     for place, part in work.open_parts():
-        for block in blocks(part.text):
+        behind = 0
+        found = blocks(part.text)
+        for i, block in enumerate(found):
             told = part.text[block.start : block.end].strip()
             words = key(told)
-            if block.is_code or len(words) < LEAST_WORDS:
+            if block.start < behind:
                 continue
             name = words if block.kind in ("prose", "list") else (told,)
+            if part.role != "assistant" and name not in seen and (run := _apart(part.text, found[i:], told)) > 1:
+                seen[name] = told
+                first, behind = block.start + len(part.text[block.start : block.end].rstrip()), found[i + run - 1].end
+                last = block.start + len(part.text[block.start : behind].rstrip())
+                yield _counted(place, first, last, run)
+                continue
+            if block.is_code or len(words) < LEAST_WORDS:
+                continue
             if name not in seen:
                 seen[name] = told
             elif part.role != "assistant":
@@ -70,6 +81,20 @@ def paragraphs(work: Work) -> Iterator[Edit]:
                     reason="repeat" if seen[name] == told else "near repeat",
                     pieces=(around(part.text, place, block.start, block.end),),
                 )
+
+
+def _apart(text: str, following: Sequence[Block], told: str) -> int:
+    """How many blocks from the first on are this one line; 0 where its number is data, or it is too short."""
+    if following[0].kind not in ("prose", "list") or "\n" in told or len(key(told)) < 3 or is_cells(told):
+        return 0
+    if (is_row(told) or is_item(told)) and fields(told):
+        return 0
+    return next((n for n, one in enumerate(following) if text[one.start : one.end].strip() != told), len(following))
+
+
+def _counted(place: int, first: int, last: int, times: int) -> Edit:
+    """The further ones of equal lines, from `first` to `last`, become their number."""
+    return Edit(reason="repeat", pieces=(Piece(part=place, start=first, end=last, put=f" ({times} times)"),))
 
 
 def within(work: Work) -> Iterator[Edit]:
@@ -98,9 +123,8 @@ def within(work: Work) -> Iterator[Edit]:
                         yield Edit(reason="repeat", pieces=(line_of(part.text, place, first, last),))
                 elif times > 1 and len(words) > 2 and not is_cells(told):
                     first, last = start + len(told.rstrip()), start + len(part.text[start:end].rstrip())
-                    put = f" ({times} times)"
-                    if len(put) < last - first:
-                        yield Edit(reason="repeat", pieces=(Piece(part=place, start=first, end=last, put=put),))
+                    if len(f" ({times} times)") < last - first:
+                        yield _counted(place, first, last, times)
 
 
 def _lines(text: str, block: Block) -> Iterator[tuple[int, int, int, bool]]:
