@@ -43,7 +43,12 @@ def _model(one: Sized) -> Iterator[RenderableType]:
         text=f"{one.model.name}: {shape.model_type}, {counted(shape.layers, 'layer')}{heads if shape.heads else ''}, "
         f"{window}"
     )
-    how = {"nominal": "nominal", "stored": "as stored", "given": "as given"}[weights.origin]
+    how = {
+        "nominal": "nominal",
+        "stored": "as stored",
+        "given": "as given",
+        "counted": "counted from its quantization_config",
+    }[weights.origin]
     count = "" if weights.parameters is None else f" for {billions(weights.parameters)} weights"
     text = f"Weights: {gb(weights.bytes)} GB ({gib(weights.bytes)} GiB), {_precision(one)}, {how}{count}"
     if weights.read() < 0.999 * weights.bytes:

@@ -60,17 +60,16 @@ def count(place: str, config: Mapping[str, Any]) -> Count | None:
     vocab = need(place, config, "the size of the vocabulary", "vocab_size")
     table = vocab * (size(config, "word_embed_proj_dim") or hidden)
     kinds = layer_kinds(place, config)
-    kind = str(config.get("model_type"))
     norm = hidden * (2 if family.shifted else 1)
     total = expert = 0
     for index, one in enumerate(kinds):
-        mixed = _mixer(place, config, family, one)
+        mixed = mixer(place, config, family, one)
         if mixed is None:
             return None
         total += mixed + _norms(config, family) * norm
-        if kind in _BARE or (kind == "nemotron_h" and one != "none"):
+        if bare(config, one):
             continue
-        shared, routed = _mlp(place, config, family, index)
+        shared, routed = mlp(place, config, family, index)
         total += shared + routed
         expert += routed
     tied = first(config, "tie_word_embeddings", "tie_embedding")
@@ -88,6 +87,11 @@ def count(place: str, config: Mapping[str, Any]) -> Count | None:
 _BARE = ("mamba", "mamba2", "falcon_mamba")
 
 
+def bare(config: Mapping[str, Any], kind: str) -> bool:
+    """Whether a layer of this kind has no MLP."""
+    return config.get("model_type") in _BARE or (config.get("model_type") == "nemotron_h" and kind != "none")
+
+
 def _norms(config: Mapping[str, Any], family: Family) -> int:
     kind = config.get("model_type")
     if kind == "stablelm" and config.get("use_parallel_residual"):
@@ -99,14 +103,15 @@ def _norms(config: Mapping[str, Any], family: Family) -> int:
     return family.norms
 
 
-def _on(config: Mapping[str, Any], flag: Flag) -> bool:
+def is_on(config: Mapping[str, Any], flag: Flag) -> bool:
+    """Whether a part of a family is there."""
     if isinstance(flag, bool):
         return flag
     value = config.get(flag[0])
     return flag[1] if value is None else bool(value)
 
 
-def _mixer(place: str, config: Mapping[str, Any], family: Family, kind: str) -> int | None:
+def mixer(place: str, config: Mapping[str, Any], family: Family, kind: str) -> int | None:
     """Weights of what mixes tokens in one layer: attention, a state, or both."""
     both = config.get("model_type") == "falcon_h1"
     attention = _attention(place, config, family) if kind in ("attention", "sliding") else 0
@@ -124,8 +129,8 @@ def _attention(place: str, config: Mapping[str, Any], family: Family) -> int:
     queries, keys = heads * head_dim, kv_heads * head_dim
     tall = 2 * queries if family.gated_queries else queries
     found = hidden * (tall + 2 * keys) + queries * hidden
-    found += tall + 2 * keys if _on(config, family.qkv_bias) else 0
-    found += hidden if _on(config, family.out_bias) else 0
+    found += tall + 2 * keys if is_on(config, family.qkv_bias) else 0
+    found += hidden if is_on(config, family.out_bias) else 0
     normed = family.head_norms
     if config.get("model_type") == "cohere" and config.get("use_qk_norm"):
         normed = "all"
@@ -150,11 +155,11 @@ def _latent(place: str, config: Mapping[str, Any], hidden: int) -> int:
     return found + ((narrow + rank + rope + hidden) if biased else 0)
 
 
-def _mlp(place: str, config: Mapping[str, Any], family: Family, index: int) -> tuple[int, int]:
+def mlp(place: str, config: Mapping[str, Any], family: Family, index: int) -> tuple[int, int]:
     """Weights of one layer's MLP: what every token uses, and those of all its experts."""
     hidden = need(place, config, "the hidden size", "hidden_size", "n_embd", "d_model")
     experts, _ = experts_of(config)
-    biased = _on(config, family.mlp_bias)
+    biased = is_on(config, family.mlp_bias)
 
     def dense(width: int) -> int:
         inner = (family.matrices - 1) * width

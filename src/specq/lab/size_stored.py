@@ -8,13 +8,14 @@ from pathlib import Path
 from typing import Any
 
 from specq.core.errors import ModelError
-from specq.lab import size_parameters
+from specq.core.nouns import counted as counts
+from specq.lab import size_linears, size_packed, size_parameters
 from specq.lab.size_find import Found
 from specq.lab.size_parameters import Count
 from specq.lab.size_weights import NOMINAL, Weights, in_bits, nominal, spread
 from specq.models import headers
 from specq.models.gguf_header import GgufTensor
-from specq.models.layers import first
+from specq.models.layers import first, size
 
 _FLOATS = {"F32": "fp32", "BF16": "bf16", "F16": "fp16", "F64": "fp64"}
 _DTYPES = {"float32": "fp32", "bfloat16": "bf16", "float16": "fp16"}
@@ -96,10 +97,14 @@ def _by_config(found: Found, config: Mapping[str, Any], counted: Count | None) -
         notes.append("the folder's pickled weights are not read: they are counted as config.json says")
     how = first(config, "quantization_config", "compression_config", "quantization")
     asked: str | None = "bf16"
+    named = first(config, "torch_dtype", "dtype")
+    plain = _DTYPES.get(str(named).removeprefix("torch."), "bf16")
     if isinstance(how, dict):
+        if counted is not None and (told := _packed(found.place, config, how, counted, plain)):
+            return told[0], [*notes, *told[1]]
         asked = _quantized_bits(how)
-    elif named := first(config, "torch_dtype", "dtype"):
-        asked = _DTYPES.get(str(named).removeprefix("torch."), "bf16")
+    elif named:
+        asked = plain
     if asked is None:
         raise ModelError(
             f"{found.place} says that weights are quantized, not to how many bits, and none are in the folder: give "
@@ -107,6 +112,46 @@ def _by_config(found: Found, config: Mapping[str, Any], counted: Count | None) -
         )
     weights, more = _nominal(found.place, config, counted, asked)
     return weights, [*notes, *more]
+
+
+def _packed(
+    place: str, config: Mapping[str, Any], how: Mapping[str, Any], counted: Count, plain: str
+) -> Measured | None:
+    """Bytes by quantization_config and the config's shapes, with a note that says what counts; None where it cannot."""
+    if (own := size_parameters.count(place, config)) is None:
+        return None
+    tied = not own.embedding
+    vocab, hidden = size(config, "vocab_size"), size(config, "hidden_size", "n_embd", "d_model")
+    table, wide = (vocab, size(config, "word_embed_proj_dim") or hidden), NOMINAL[plain] // 8
+    found = size_packed.packed(place, config, how, total=own.total, table=table, wide=wide)
+    if found is None:
+        return None
+    # Another number of weights than the shapes have was given: the bits stay.
+    part = counted.total / own.total
+    heads = "embedding" if size_linears.HEAD not in found.left else "embedding and head"
+    left = [name for name in found.left if name != size_linears.HEAD]
+    more = ""
+    if left:
+        some = f"{left[0]}, ..." if left[1:] else left[0]
+        more = f", and {counts(len(left), 'linear layer')} that it leaves ({some}),"
+    packs = found.table < wide * table[0] * table[1]
+    stay = "norms and routers" if packs else f"{heads}, norms and routers"
+    note = (
+        f"the weights' bytes are counted from config.json: {counts(found.packed, 'linear layer')} as its "
+        f"quantization_config says, scales and zero points included; {stay}{more} in {plain}"
+    )
+    weights = Weights(
+        bytes=round(found.bytes * part),
+        precision=in_bits(found.bytes, own.total),
+        origin="counted",
+        parameters=counted.total,
+        used=counted.read,
+        looked_up=0.0 if tied else found.table * part,
+        expert=found.expert * part,
+        experts=own.experts,
+        active=own.active,
+    )
+    return weights, [note]
 
 
 def _quantized_bits(how: Mapping[str, Any]) -> str | None:

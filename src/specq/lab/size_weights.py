@@ -10,7 +10,7 @@ from specq.lab import size_units
 from specq.lab.size_parameters import Count
 
 NOMINAL = {"fp32": 32, "bf16": 16, "fp16": 16, "fp8": 8, "w8": 8, "w6": 6, "w5": 5, "w4": 4, "w3": 3, "w2": 2}
-Origin = Literal["stored", "given", "nominal"]
+Origin = Literal["stored", "given", "counted", "nominal"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -20,7 +20,8 @@ class Weights:
     `parameters` are the model's own weights, packed or not; None where they are not known. `looked_up` are bytes of
     the input table, of which a token reads one row; `aside` those of parts that see or hear; `expert` those of all
     experts, of which a token reads `active` of `experts`. `used` are the weights that one token multiplies with.
-    Nominal bytes are weights times bits: no scales, and nothing that stays in more bits.
+    Counted bytes are those that quantization_config says of the config's shapes, scales and what is left unpacked
+    included. Nominal bytes are weights times bits: no scales, and nothing that stays in more bits.
     """
 
     bytes: int
