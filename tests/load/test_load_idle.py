@@ -11,7 +11,7 @@ from load_servers import experiment
 
 from specq import cli
 from specq.core.errors import ConfigError
-from specq.lab import opening
+from specq.lab import opening, own_options
 from specq.lab.asked import MOST_OWN, own
 from specq.lab.measure import measure_requests
 from specq.load.running import measure_load
@@ -29,6 +29,7 @@ from specq.workloads import counting
         ({"time_unit": "ms"}, "--time-unit is of the times of --trace FILE"),
         ({"keep_personal_data": True, "phone_regions": ("DE",)}, "--phone-region says which numbers"),
         ({"machine": "here", "bandwidth": "1GB/s"}, "--bandwidth beside --machine here"),
+        ({"tokenizer": "m"}, '--tokenizer makes text of messages, and kind "openai" takes messages'),
     ],
 )
 def test_an_option_that_does_nothing_is_taken(tmp_path: Path, given: dict[str, Any], words: str) -> None:
@@ -80,6 +81,32 @@ def test_an_option_of_the_lab_that_does_nothing_is_taken(target: str, given: dic
 def test_an_option_of_a_part_that_is_not_asked_for_is_taken(tmp_path: Path, given: dict[str, Any]) -> None:
     with pytest.raises(ConfigError, match=f"--{next(iter(given))} is of the part batch"):
         measure_requests(URL, parts=["halves"], out=tmp_path, **given)
+
+
+@pytest.mark.parametrize(
+    ("parts", "given", "words"),
+    [
+        (("cache",), {"cached_share": 0.5}, "--cached-share is of your own request"),
+        (("batch",), {"prompt_tokens": 9}, "--prompt-tokens is of your own request"),
+        (("cache", "batch"), {"output_tokens": 9}, "--output-tokens is of your own request"),
+        (("batch",), {"prompts": "p.jsonl"}, "--prompts is of the parts halves, context and cache"),
+        (("halves",), {"prompts": "p.jsonl", "prompt_tokens": 9, "output_tokens": 9}, "--prompts beside"),
+    ],
+)
+def test_an_option_on_the_own_request_that_does_nothing_is_taken(
+    tmp_path: Path, parts: tuple[str, ...], given: dict[str, Any], words: str
+) -> None:
+    with pytest.raises(ConfigError, match=words):
+        measure_requests(URL, parts=parts, out=tmp_path, **given)
+
+
+def test_what_goes_before_the_own_prompts_goes_unsaid() -> None:
+    given: dict[str, Any] = {"prompts": "p.jsonl", "prompt_tokens": 9, "output_tokens": None, "cached_share": 0.5}
+    length, share = own_options.check(("halves", "cache"), **given)
+    assert length.startswith("--prompt-tokens 9 is their length here")
+    assert share.startswith("--cached-share 0.5 goes before the share")
+    assert own_options.check(("halves",), **given) == (length,)
+    assert own_options.check(("halves", "cache"), **{**given, "prompts": None}) == ()
 
 
 def test_prompts_beyond_those_that_are_asked_go_unsaid(tmp_path: Path) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -81,7 +81,7 @@ def measure_requests(
         ConfigError, ModelError, PromptError, Unsupported: before anything is measured.
         RunFailed: the server cannot be started or reached, or more than three requests failed; records are kept.
     """
-    from specq.lab import asked, batching, opening, told_weights
+    from specq.lab import asked, batching, opening, own_options, told_weights
     from specq.lab.bench import Settings
     from specq.lab.measured import EXPERIMENT, PARTS
     from specq.models import light_tokenizer
@@ -100,6 +100,13 @@ def measure_requests(
             raise ConfigError(
                 f"--{name} is of the part batch, which is not asked for: leave it out, or add --part batch"
             )
+    beside = own_options.check(
+        chosen,
+        prompts=None if prompts is None else str(prompts),
+        prompt_tokens=prompt_tokens,
+        output_tokens=output_tokens,
+        cached_share=cached_share,
+    )
     check_folder(out)
     url = target.startswith(("http://", "https://"))
     wanted = opening.Wanted(
@@ -129,6 +136,7 @@ def measure_requests(
         cached_share=cached_share,
         measured_output=new_tokens,
     )
+    own = replace(own, notes=(*own.notes, *beside))
     told = told_weights.ask(target, served_as=served_as, key_env=key_env) if wanted.attached else None
     sized = asked.size(wanted.sized, own, settings, dtype, held=wanted.held, told=told)
     ridge = asked.machine(None if machine is None else str(machine), sized, wanted) if "batch" in chosen else None

@@ -15,6 +15,7 @@ from specq.experiment.served_settings import reads_tokens_of
 from specq.load import servers as serving
 from specq.load.asked import FLOORS, Arrivals, Asked, Server, check_address
 from specq.load.given import HERE, Given
+from specq.load.prompts import MESSAGES
 from specq.workloads.reading import How
 
 LEVELS = (1, 2, 4, 8)
@@ -209,6 +210,11 @@ class Options:
         floors: Mapping[str, float] | None = None,
         sampling: Mapping[str, Any] | None = None,
     ) -> Asked:
+        if self.tokenizer is not None and all(one.kind in MESSAGES for one in found):
+            raise ConfigError(
+                f'--tokenizer makes text of messages, and kind "{found[0].kind}" takes messages and counts their '
+                "tokens itself: leave it out, or name the server's own --kind"
+            )
         way: Arrivals = "closed"
         if self.rate or self.trace:
             way = "trace" if self.trace else "steady" if self.steady else "poisson"
