@@ -78,7 +78,10 @@ def test_the_answer_about_a_card_is_missing_or_wrong(here: Path, capsys: pytest.
     assert "cache, 4 x 32,768 in fp16  14.00  15.03" in out
     assert "margin, 10 %                2.00   2.15" in out
     out = printed(capsys, "large", "--context", "32k", "--card", "24GB")
-    assert "1 sequence of 32,768 tokens does not fit in 24.00 GB (22.35 GiB)." in out
+    assert "1 sequence of 32,768 tokens does not fit in 24.00 GB (22.35 GiB). Weights and margin alone leave no" in out
+    longer = printed(capsys, "small", "--context", "32k", "--concurrency", "9", "--card", "24GB")
+    assert "do not fit in" in longer
+    assert "alone" not in longer
     assert "missing" in out
     out = printed(capsys, "small", "--card", "24GB")
     assert "weights and margin leave room for 134,213 tokens of fp16 cache in all" in out

@@ -8,6 +8,7 @@ from lab_fakes import LENGTHS, WRITE, Fake, bench, linear
 from specq.core.errors import ConfigError
 from specq.lab import batching, context, prompt_cache
 from specq.lab.requester import OwnPrompt
+from specq.lab.rows import Row
 from specq.workloads import counting
 
 
@@ -144,10 +145,14 @@ def test_a_changed_word_stands_elsewhere(case: str, equal: int) -> None:
     assert sum(one != other for one, other in zip(text.split(), found, strict=True)) == (2 if case == "stamp" else 1)
 
 
-def of_batch(fake: Fake, machine: batching.Machine | None = None) -> batching.Batch:
+def bench_rows(fake: Fake) -> list[Row]:
     made = bench(fake)
     batching.measure(made, (1, 2, 4, 8))
-    found = batching.found(made.rows, machine)
+    return made.rows
+
+
+def of_batch(fake: Fake, machine: batching.Machine | None = None) -> batching.Batch:
+    found = batching.found(bench_rows(fake), machine)
     assert found is not None
     return found
 
@@ -184,6 +189,12 @@ def test_requests_that_wait_for_one_another_pass_for_a_batch() -> None:
     assert [point.step for point in found.points] == [1, None, None, None]
     assert [point.decode_tokens_per_s for point in found.points[1:]] == [None] * 3
     assert found.free_until == 1
+
+
+def test_tokens_that_came_in_one_piece_divide_by_zero() -> None:
+    assert batching.found(bench_rows(Fake(step=lambda batch: 0.0))) is None
+    some = of_batch(Fake(step=lambda batch: 0.0 if batch == 4 else 1.0))
+    assert [point.step for point in some.points] == [1, 1, None, 1]
 
 
 def test_the_ridge_is_not_where_intensity_meets_it() -> None:

@@ -260,13 +260,6 @@ def test_what_cannot_be_measured_is_found_out_late(tmp_path: Path, how: dict[str
     assert not (tmp_path / "results").exists()
 
 
-def test_a_length_beyond_the_window_is_found_out_late(folder_of: Callable[..., Path], tmp_path: Path) -> None:
-    lengths = (10, 20, 30, 40, 50, 190)
-    with pytest.raises(ConfigError, match=r"the window of .* is 192 tokens; give lengths of at most 160"):
-        specq.measure_requests(str(folder_of("llama")), lengths=lengths, out=tmp_path / "results")
-    assert not (tmp_path / "results").exists()
-
-
 def test_weights_that_are_loaded_as_other_floats_are_sized_as_stored(folder_of: Callable[..., Path]) -> None:
     own = asked.OwnPrompts(prompts=(), given={"prompt": 20, "output_tokens": 5})
     settings = Settings(lengths=(10,), output_tokens=4)

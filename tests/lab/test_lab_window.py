@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
 from size_configs import LLAMA_3B, folder
 
+import specq
+from specq.core.errors import ConfigError
 from specq.lab import asked, window
 from specq.lab.bench import Settings
 from specq.lab.requester import OwnPrompt
@@ -54,3 +57,14 @@ def test_a_server_under_load_gets_a_context_beyond_its_window(model: str) -> Non
     (found,) = servers.with_context(run, plan).servers  # type: ignore[arg-type]
     assert found.start is not None
     assert found.start.context == 1000
+
+
+def test_a_length_beyond_the_window_is_found_out_late(folder_of: Callable[..., Path], tmp_path: Path) -> None:
+    lengths = (10, 20, 30, 40, 50, 190)
+    target, out = str(folder_of("llama")), tmp_path / "results"
+    with pytest.raises(ConfigError, match=r"the window of .* is 192 tokens; give lengths of at most 160"):
+        specq.measure_requests(target, parts=["halves"], lengths=lengths, out=out)
+    # 150 and 32 would fit without the stamp.
+    with pytest.raises(ConfigError, match=r"a stamp of \d+ tokens before its prompts; give lengths of at most 1\d\d"):
+        specq.measure_requests(target, lengths=(*lengths[:-1], 150), out=out)
+    assert not (tmp_path / "results").exists()

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from size_configs import LLAMA_3B, LLAMA_8B, MIXTRAL, folder
+from size_configs import DEEPSEEK_V3, LLAMA_3B, LLAMA_8B, MIXTRAL, folder
 
 from specq.core.errors import ModelError
 from specq.lab.size import size_models
@@ -114,17 +114,23 @@ def test_the_bytes_of_an_index_without_its_shards_are_not_used(tmp_path: Path) -
         ({"quant_method": "awq", "w_bit": 4}, 4),
         ({"quant_method": "compressed-tensors", "config_groups": {"a": {"weights": {"num_bits": 8}}}}, 8),
         ({"quant_method": "fp8"}, 8),
-        ({"quant_method": "bitsandbytes", "load_in_4bit": True}, 4),
+        # A float32 scale for each 64 weights.
+        ({"quant_method": "bitsandbytes", "load_in_4bit": True}, 4.5),
     ],
 )
 def test_a_quantized_model_without_weights_is_counted_in_16_bits(
-    tmp_path: Path, how: dict[str, Any], bits: int
+    tmp_path: Path, how: dict[str, Any], bits: float
 ) -> None:
     model = folder(tmp_path / "q", {**LLAMA_3B, "quantization_config": how})
     assert weights(model).bits == pytest.approx(bits + (16 - bits) * 128256 * 3072 / 3_212_749_824, abs=0.3)
     unknown = folder(tmp_path / "u", {**LLAMA_3B, "quantization_config": {"quant_method": "own"}})
     with pytest.raises(ModelError, match=r"not to how many bits.*--weights-bytes"):
         weights(unknown)
+
+
+def test_layers_that_draft_are_left_out_in_silence(tmp_path: Path) -> None:
+    (one,) = size_models(str(folder(tmp_path / "v3", {**DEEPSEEK_V3, "num_nextn_predict_layers": 1}))).models
+    assert any(note.startswith("1 layer for drafting the next tokens: not counted") for note in one.notes)
 
 
 def test_an_unknown_kind_of_model_gets_a_guess(tmp_path: Path) -> None:

@@ -140,7 +140,8 @@ def _card(one: Sized, card: Card, asked: Asked) -> Iterator[str]:
         yield f"Whether {many} {_verb(asked, card)} {name} is not known: {card.unknown}."
     else:
         held = ", ".join(f"{UNKNOWN if count is None else f'{count:,}'} in {kv}" for kv, count in card.held.items())
-        yield f"{many} {_verb(asked, card)} {name}. Sequences of that length that it holds: {held}."
+        alone = " Weights and margin alone leave no room for a token." if card.room == 0 else ""
+        yield f"{many} {_verb(asked, card)} {name}.{alone} Sequences of that length that it holds: {held}."
     at = "one sequence" if asked.concurrency == 1 else f"each of {asked.concurrency:,} sequences"
     window = ", its whole window" if card.longest == one.model.shape.context else ""
     if card.longest:

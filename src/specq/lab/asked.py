@@ -142,11 +142,13 @@ def size(
     *,
     held: bool = True,
     told: Told | None = None,
+    stamp: int = 0,
 ) -> Size | None:
     """What the weights and one request's cache take; None where neither a model is here nor a server told anything.
 
     Weights that are stored as floats are counted in `dtype`, where they are loaded in another than their own. `told`
-    is what a server says of its own weights, which goes first; `held` whether those of the model are what answers.
+    is what a server says of its own weights, which goes first; `held` whether those of the model are what answers;
+    `stamp` the tokens that the part cache puts before its prompts, 0 without that part.
 
     Raises:
         ConfigError: a length with its answer is beyond the model's window. ModelError: no such model.
@@ -160,11 +162,12 @@ def size(
     (one,) = size_models(model).models
     if dtype in _NOMINAL and (one.model.weights.bits or 0.0) >= _FLOAT_BITS:
         (one,) = size_models(model, weights=_NOMINAL[dtype]).models
-    limit, longest = one.model.shape.context, max(settings.lengths) + settings.output_tokens
-    if limit is not None and longest > limit:
+    limit, more = one.model.shape.context, settings.output_tokens + stamp
+    if limit is not None and max(settings.lengths) + more > limit:
+        before = f", and the part cache puts a stamp of {stamp} tokens before its prompts" if stamp else ""
         raise ConfigError(
             f"--lengths up to {max(settings.lengths):,} and --new-tokens {settings.output_tokens}: the window of "
-            f"{model} is {limit:,} tokens; give lengths of at most {limit - settings.output_tokens:,}"
+            f"{model} is {limit:,} tokens{before}; give lengths of at most {limit - more:,}"
         )
     found = Size(
         weight_bytes=one.model.weights.bytes,

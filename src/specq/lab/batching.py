@@ -172,8 +172,8 @@ def _point(
 
 
 def _steps(waves: Sequence[Sequence[Row]]) -> Spread | None:
-    """Seconds of a step of some waves, over their rows."""
-    return spread(seconds for wave in waves for seconds in _together(wave))
+    """Seconds of a step of some waves, over their rows; what came in one piece shows none."""
+    return spread(seconds for wave in waves for seconds in _together(wave) if seconds > 0)
 
 
 def _together(wave: Sequence[Row]) -> Iterator[float]:

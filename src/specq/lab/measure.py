@@ -81,7 +81,7 @@ def measure_requests(
         ConfigError, ModelError, PromptError, Unsupported: before anything is measured.
         RunFailed: the server cannot be started or reached, or more than three requests failed; records are kept.
     """
-    from specq.lab import asked, batching, opening, own_options, told_weights
+    from specq.lab import asked, batching, opening, own_options, prompt_cache, told_weights
     from specq.lab.bench import Settings
     from specq.lab.measured import EXPERIMENT, PARTS
     from specq.models import light_tokenizer
@@ -138,7 +138,8 @@ def measure_requests(
     )
     own = replace(own, notes=(*own.notes, *beside))
     told = told_weights.ask(target, served_as=served_as, key_env=key_env) if wanted.attached else None
-    sized = asked.size(wanted.sized, own, settings, dtype, held=wanted.held, told=told)
+    stamp = prompt_cache.stamp_tokens(counter) if prompt_cache.PART in chosen else 0
+    sized = asked.size(wanted.sized, own, settings, dtype, held=wanted.held, told=told, stamp=stamp)
     ridge = asked.machine(None if machine is None else str(machine), sized, wanted) if "batch" in chosen else None
     info = {
         "experiment": EXPERIMENT,

@@ -137,6 +137,13 @@ def stamp() -> str:
     return f"{secrets.token_hex(4)} {datetime.now(UTC).isoformat()}"
 
 
+def stamp_tokens(counter: Counter) -> int:
+    """How many tokens a stamp may add to a prompt; 0 where lengths are counted in words, which no window is told in."""
+    # Digits at random merge differently from stamp to stamp.
+    longest = max(counter.count(f"{stamp()}\n") for _ in range(8))
+    return longest + 2 if counter.unit.startswith("tokens") else 0
+
+
 def changed(text: str, case: str, counter: Counter) -> str:
     """The text with the word changed that holds its first, its 12th or its last unit, or with a newer stamp on top."""
     if case == STAMP:

@@ -95,6 +95,11 @@ def _by_config(found: Found, config: Mapping[str, Any], counted: Count | None) -
     notes = []
     if found.folder is not None and any(found.folder.glob("*.bin")):
         notes.append("the folder's pickled weights are not read: they are counted as config.json says")
+    if ahead := size(config, "num_nextn_predict_layers", "mtp_num_hidden_layers"):
+        notes.append(
+            f"{counts(ahead, 'layer')} for drafting the next tokens: not counted; an engine that drafts with them "
+            "holds them too"
+        )
     how = first(config, "quantization_config", "compression_config", "quantization")
     asked: str | None = "bf16"
     named = first(config, "torch_dtype", "dtype")
