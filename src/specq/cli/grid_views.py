@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -54,9 +54,8 @@ def outcome(
     """All cells once more with what was measured, how far that can be trusted, what was left out, what it took."""
     if beside is not None:
         yield from _grid(beside)
-    best = None if beside is None else next((one for one in beside.cells if one.is_measured), None)
-    if best is not None and best.best is not None:
-        yield text(f"Fastest of what was measured: {best.cell.label}, {best.best.words()} times plain decoding.")
+    if beside is not None:
+        yield from (text(words) for words in fastest(beside.cells))
     if live is not None:
         yield from live_views.trusted(live)
     if folder is not None and beside is not None:
@@ -65,6 +64,25 @@ def outcome(
     yield text(f"Forecasting took {sum(found.seconds.values()):.0f} s: {spent}.")
     if folder is not None:
         yield text(f"The live run: {folder}; to see it type: specq show {folder}")
+
+
+def fastest(cells: Sequence[Beside]) -> Iterator[str]:
+    """What was fastest of what was measured; where its verdict is reject, also what was fastest of the rest."""
+    measured = [(one, one.best.words()) for one in cells if one.is_measured and one.best is not None]
+    if not measured:
+        return
+    best, speed = measured[0]
+    rejected = best.verdict == "reject"
+    more = ", and rejected" if rejected else ""
+    yield f"Fastest of what was measured: {best.cell.label}, {speed} times plain decoding{more}."
+    if not rejected:
+        return
+    left = [(one, speed) for one, speed in measured if one.verdict not in ("", "reject")]
+    if left:
+        other, speed = left[0]
+        yield f"Fastest of what is not rejected: {other.cell.label}, {speed} times plain decoding ({other.verdict})."
+    else:
+        yield "All that was measured is rejected: plain decoding of the plain target stays."
 
 
 def unmeasured(found: Grid) -> GridReport:
