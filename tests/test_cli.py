@@ -94,6 +94,7 @@ def test_the_exported_names_are_these() -> None:
         "rebuild_report",
         "replay_files",
         "resume_load",
+        "resume_requests",
         "run_experiment",
         "shorten_prompts",
         "size_models",

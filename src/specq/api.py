@@ -10,7 +10,7 @@ from specq.distill import distill_model  # noqa: F401
 from specq.forecast import ask_drafts, measure_grid, replay_files, study_drafts, study_grid, validate_drafts  # noqa: F401
 from specq.imports import import_metrics  # noqa: F401
 from specq.lab.cost_asked import price_requests  # noqa: F401
-from specq.lab.measure import measure_requests, rebuild_lab  # noqa: F401
+from specq.lab.measure import measure_requests, rebuild_lab, resume_requests  # noqa: F401
 from specq.lab.prefix import find_prefixes  # noqa: F401
 from specq.lab.size import size_models  # noqa: F401
 from specq.prompts.files import shorten_prompts  # noqa: F401

@@ -15,11 +15,11 @@ sys.path.append(str(Path(__file__).parents[1] / "run"))
 import served_stubs
 
 import specq
-from specq.core.errors import ConfigError, Unsupported
+from specq.core.errors import ConfigError, RunFolderError, ServerGone, Unsupported
 from specq.engines.served import launch
 from specq.engines.served.kinds import weights
 from specq.engines.served.kinds.base import Command
-from specq.lab import opening
+from specq.lab import batching, opening
 from specq.lab.opening import Wanted
 from specq.models import fetch, refs
 
@@ -160,3 +160,40 @@ def test_a_second_server_is_read_from_the_log_of_the_first(
     )
     assert logs == [("server.log", 1), ("server-2.log", 2)]
     assert {path.name for path in run.glob("*.log")} == {"server.log", "server-2.log"}
+
+
+def test_a_run_that_goes_on_writes_over_the_logs_of_the_first_process(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, folder_of: Callable[..., Path]
+) -> None:
+    monkeypatch.setattr(refs.builtins, "fetch", lambda name, **how: folder_of("llama"))
+    served_stubs.install(tmp_path, monkeypatch, plain={"tokens": 4})
+    real = batching.measure
+
+    def gone(*args: Any) -> None:
+        raise ServerGone("the server ended")
+
+    monkeypatch.setattr(batching, "measure", gone)
+    with pytest.raises(ServerGone, match="the server ended; what was recorded is kept; to go on type"):
+        specq.measure_requests(
+            BUILTIN,
+            kind="vllm",
+            parts=["context", "batch"],
+            batch=[1, 2],
+            lengths=(4, 8),
+            new_tokens=4,
+            repeats=2,
+            text="builtin:text",
+            out=tmp_path / "out",
+        )
+    (run,) = (tmp_path / "out" / "lab").iterdir()
+    kept = {path.name: path.read_bytes() for path in run.glob("*.log")}
+    assert set(kept) == {"server.log", "server-2.log"}
+    monkeypatch.setattr(batching, "measure", real)
+    # What is left runs on a server with other slots, which is the same server for all that.
+    found, _ = specq.resume_requests(run)
+    assert found.batch is not None
+    assert {path.name for path in run.glob("*.log")} == {*kept, "server-3.log"}
+    assert {name: (run / name).read_bytes() for name in kept} == kept
+    assert not any("broken off" in note for note in found.notes)
+    with pytest.raises(RunFolderError, match="is done"):
+        specq.resume_requests(run)

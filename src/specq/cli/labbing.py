@@ -7,12 +7,14 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from specq.cli.options import Json
+from specq.cli.options import Json, refuse_beside_resume
 from specq.cli.workload_options import DEFAULT_REGIONS, Format, Keep, Limit, Regions, Tag, Tokenizer, Turns
 from specq.core.errors import ConfigError
 
 if TYPE_CHECKING:
     from specq.lab.measured import Lab
+
+_WITH_RESUME = ("target", "resume", "out", "json")
 
 app = typer.Typer(help="What a request is made of.", rich_markup_mode=None, no_args_is_help=True)
 
@@ -24,7 +26,10 @@ def lab() -> None:
 
 @app.command()
 def measure(
-    target: Annotated[str, typer.Argument(metavar="TARGET", help="A model, or the URL of a server that runs.")],
+    given: typer.Context,
+    target: Annotated[
+        str | None, typer.Argument(metavar="[TARGET]", help="A model, or the URL of a server that runs.")
+    ] = None,
     kind: Annotated[
         str | None, typer.Option("--kind", metavar="KIND", help="hf, or a kind of server; openai for a URL.")
     ] = None,
@@ -74,6 +79,9 @@ def measure(
     arg: Annotated[
         list[str] | None, typer.Option("--arg", metavar="WORD", help="For a started server, as it is; repeatable.")
     ] = None,
+    resume: Annotated[
+        str | None, typer.Option("--resume", metavar="RUN", help="Go on with a run that stopped.")
+    ] = None,
     out: Annotated[Path, typer.Option("--out", metavar="DIR", help="Folder for results.")] = Path("results"),
     json: Json = False,
 ) -> None:
@@ -81,6 +89,12 @@ def measure(
     from specq import api
     from specq.cli import output
 
+    if resume is not None:
+        refuse_beside_resume(given, "lab measure", _WITH_RESUME)
+        shown(*api.resume_requests(resume, url=target, out=out, on_progress=output.note), json)
+        return
+    if target is None:
+        raise ConfigError("lab measure: no TARGET and no --resume RUN; type: specq lab measure builtin:smollm2-135m")
     found, run = api.measure_requests(
         target,
         kind=kind,

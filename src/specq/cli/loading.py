@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from specq.cli.options import Json, Out
+from specq.cli.options import Json, Out, refuse_beside_resume
 from specq.cli.workload_options import DEFAULT_REGIONS, Format, Keep, Limit, Regions, Tag, Tokenizer, Turns
 from specq.core.errors import ConfigError, RunFailed
 from specq.run.catalog import DEFAULT_OUT
@@ -163,7 +163,7 @@ def load(
     from specq.cli import output
 
     if resume is not None:
-        _refuse_beside_resume(given)
+        refuse_beside_resume(given, "load", _WITH_RESUME)
         gone_on = api.resume_load(resume, url=target, against=against, out=out, on_progress=output.note)
         shown(gone_on, json)
         _need_answers(gone_on)
@@ -226,15 +226,6 @@ def load(
     )
     shown(found, json)
     _need_answers(found)
-
-
-def _refuse_beside_resume(given: typer.Context) -> None:
-    """Refuse every option that --resume does not read: a run goes on as it began."""
-    for one in given.command.params:
-        source = None if one.name is None else given.get_parameter_source(one.name)
-        if source is not None and source.name == "COMMANDLINE" and one.name not in _WITH_RESUME:
-            own = "prompts" if one.name == "prompts" else "settings"
-            raise ConfigError(f"load: --resume goes on with the run's own {own}; leave {one.opts[0]} out")
 
 
 def _need_answers(found: Found) -> None:

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from pathlib import Path
 from typing import Annotated
 
 import typer
+
+from specq.core.errors import ConfigError
 
 File = Annotated[Path, typer.Argument(metavar="FILE", help="Experiment file (TOML).")]
 RunArgument = Annotated[str, typer.Argument(metavar="RUN", help="A run's folder, or its name under --out.")]
@@ -18,3 +21,12 @@ GateArm = Annotated[
     str | None, typer.Option("--gate-arm", metavar="ARM", help="Exit with 3 unless the verdict on this arm is keep.")
 ]
 Revision = Annotated[str | None, typer.Option("--revision", help="Commit, branch or tag of a hub id.")]
+
+
+def refuse_beside_resume(given: typer.Context, command: str, read: Collection[str]) -> None:
+    """Refuse every option that --resume does not read: a run goes on as it began."""
+    for one in given.command.params:
+        source = None if one.name is None else given.get_parameter_source(one.name)
+        if source is not None and source.name == "COMMANDLINE" and one.name not in read:
+            own = "prompts" if one.name == "prompts" else "settings"
+            raise ConfigError(f"{command}: --resume goes on with the run's own {own}; leave {one.opts[0]} out")

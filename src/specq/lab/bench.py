@@ -11,13 +11,13 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from specq.core.clock import now
+from specq.core.clock import now, utc_stamp
 from specq.core.errors import RunFailed
 from specq.core.hashes import seed_of
 from specq.core.types import Prompt
 from specq.lab import rows as records
 from specq.lab.requester import Answer, Requester
-from specq.lab.rows import Note, Prediction, Row
+from specq.lab.rows import Ended, Note, Prediction, Record, Resumed, Row
 from specq.workloads import synthetic
 from specq.workloads.counting import Counter
 
@@ -62,8 +62,29 @@ class Bench:
         self.predictions: list[Prediction] = []
         self.notes: list[Note] = []
         self._canary: Prompt | None = None
-        self._since, self._groups = 0, 0
+        self.place = 0
+        self._since, self._groups, self._failures = 0, 0, 0
         self._began_s = now()
+
+    def go_on(self, before: Sequence[Record], parts: Sequence[str], *, torn_bytes: int, changed: Sequence[str]) -> None:
+        """Take up what an earlier process recorded, and write down that it is, with the parts that were broken off.
+
+        Numbers and times go on from there, and the canary is due: another process may find another machine.
+        """
+        ended = {one.part for one in before if isinstance(one, Ended)}
+        begun = {records.part_of(one) for one in records.counting(before)}
+        cut = tuple(part for part in parts if part in begun and part not in ended)
+        resumed = Resumed(utc=utc_stamp(), cut=cut, torn_bytes=torn_bytes, changed=tuple(changed))
+        self._write(records.line(resumed))
+        rows = [one for one in before if isinstance(one, Row)]
+        kept = records.counting([*before, resumed])
+        self.rows = [one for one in kept if isinstance(one, Row)]
+        self.predictions = [one for one in kept if isinstance(one, Prediction)]
+        self.notes = [one for one in kept if isinstance(one, Note)]
+        self.place = max((row.place + 1 for row in rows), default=0)
+        self._groups = max((row.group for row in rows), default=0)
+        self._since = CANARY_EVERY
+        self._began_s = now() - max((row.at_s + (row.e2e_s or 0.0) for row in rows), default=0.0)
 
     def texts(self, part: str, lengths: Sequence[int]) -> list[str]:
         """A text of each length; no two begin with the same unit.
@@ -144,10 +165,17 @@ class Bench:
         self._write(records.line(prediction))
 
     def note(self, part: str, text: str) -> None:
-        """Write down what is to be told of a part."""
-        self.notes.append(Note(part=part, text=text))
-        self._write(records.line(self.notes[-1]))
+        """Write down what is to be told of a part, once."""
+        note = Note(part=part, text=text)
+        if note in self.notes:
+            return
+        self.notes.append(note)
+        self._write(records.line(note))
         self.say(f"{part}: {text}")
+
+    def ended(self, part: str) -> None:
+        """Write down that a part came to its end."""
+        self._write(records.line(Ended(part=part)))
 
     def canary(self, *, due: bool = False) -> None:
         """Ask the canary, cold; with `due` only where its turn has come."""
@@ -175,7 +203,7 @@ class Bench:
     def _row(self, answer: Answer, how: dict[str, Any]) -> Row:
         return self._keep(
             Row(
-                place=len(self.rows),
+                place=self.place,
                 at_s=answer.sent_s - self._began_s,
                 ttft_s=answer.ttft_s,
                 e2e_s=answer.e2e_s,
@@ -190,13 +218,16 @@ class Bench:
         )
 
     def _failed(self, error: RunFailed, asked_s: float, how: dict[str, Any]) -> Row:
-        row = self._keep(Row(place=len(self.rows), at_s=asked_s - self._began_s, error=str(error), **how))
-        if sum(bool(one.error) for one in self.rows) > MOST_FAILED:
+        row = self._keep(Row(place=self.place, at_s=asked_s - self._began_s, error=str(error), **how))
+        # Those of an earlier process say nothing of a server that may have been mended since.
+        self._failures += 1
+        if self._failures > MOST_FAILED:
             raise error
         return row
 
     def _keep(self, row: Row) -> Row:
         self.rows.append(row)
+        self.place += 1
         self._write(records.line(row))
         return row
 

@@ -150,7 +150,7 @@ def measure(bench: Bench) -> None:
     expected = _tokens_at(unseen, own)
     bench.predict(
         Prediction(
-            place=len(bench.rows),
+            place=bench.place,
             utc=utc_stamp(),
             length=unseen,
             prompt_tokens=expected,

@@ -3,22 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import asdict, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-import specq
-from specq.core import hashes, jsonl
-from specq.core.clock import utc_stamp
-from specq.core.errors import ConfigError, Unsupported
-from specq.core.places import check_folder
+from specq.lab.options import Options
 
 if TYPE_CHECKING:
-    from specq.lab.asked import OwnPrompts
-    from specq.lab.bench import Bench, Settings
     from specq.lab.measured import Lab
-    from specq.lab.opening import Wanted
-    from specq.workloads.counting import Counter
 
 
 def measure_requests(
@@ -79,95 +70,56 @@ def measure_requests(
 
     Raises:
         ConfigError, ModelError, PromptError, Unsupported: before anything is measured.
-        RunFailed: the server cannot be started or reached, or more than three requests failed; records are kept.
+        RunFailed: the server cannot be started or reached, or more than three requests failed. Interrupted: Ctrl-C,
+            SIGTERM or SIGHUP. Both keep what was recorded, and resume_requests goes on.
     """
-    from specq.lab import asked, batching, opening, own_options, prompt_cache, told_weights
-    from specq.lab.bench import Settings
-    from specq.lab.measured import EXPERIMENT, PARTS
-    from specq.models import light_tokenizer
-    from specq.run import provenance, stale
-    from specq.run.folder import DONE, RECORDS
-    from specq.run.store import Store
-    from specq.workloads import counting, synthetic
+    from specq.lab import running
 
-    say = on_progress or (lambda told: None)
-    chosen = tuple(dict.fromkeys(parts)) or PARTS
-    settings = Settings(lengths=tuple(lengths) or asked.LENGTHS, output_tokens=new_tokens, repeats=repeats, seed=seed)
-    sizes = tuple(batch) or batching.SIZES
-    asked.check(chosen, settings, sizes)
-    for name, value in (("batch", batch), ("machine", machine)):
-        if value and batching.PART not in chosen:
-            raise ConfigError(
-                f"--{name} is of the part batch, which is not asked for: leave it out, or add --part batch"
-            )
-    beside = own_options.check(
-        chosen,
+    given = Options(
+        target=target,
+        kind=kind,
+        parts=tuple(parts),
+        lengths=tuple(lengths),
+        new_tokens=new_tokens,
+        repeats=repeats,
+        batch=tuple(batch),
+        seed=seed,
+        text=str(text),
+        model=model,
+        served_as=served_as,
+        key_env=key_env,
         prompts=None if prompts is None else str(prompts),
         prompt_tokens=prompt_tokens,
         output_tokens=output_tokens,
         cached_share=cached_share,
-    )
-    check_folder(out)
-    url = target.startswith(("http://", "https://"))
-    wanted = opening.Wanted(
-        target=target,
-        kind=kind or ("openai" if url else opening.HF),
-        model=model,
-        served_as=served_as,
-        key_env=key_env,
+        machine=None if machine is None else str(machine),
         device=device,
         dtype=dtype,
         threads=threads,
         args=tuple(args),
     )
-    opening.check(wanted)
-    if wanted.local is None:
-        tokenizer, counter = None, counting.counter()
-    else:
-        tokenizer = light_tokenizer.load(wanted.local)
-        counter = counting.Counter(unit=f"tokens of {wanted.local}", spans=tokenizer.spans)
-    cut_from = synthetic.text_of(str(text))
-    own = asked.own(
-        counter,
-        tokenizer=tokenizer,
-        prompts=None if prompts is None else Path(prompts),
-        prompt_tokens=prompt_tokens,
-        output_tokens=output_tokens,
-        cached_share=cached_share,
-        measured_output=new_tokens,
-    )
-    own = replace(own, notes=(*own.notes, *beside))
-    told = told_weights.ask(target, served_as=served_as, key_env=key_env) if wanted.attached else None
-    stamp = prompt_cache.stamp_tokens(counter) if prompt_cache.PART in chosen else 0
-    sized = asked.size(wanted.sized, own, settings, dtype, held=wanted.held, told=told, stamp=stamp)
-    ridge = asked.machine(None if machine is None else str(machine), sized, wanted) if "batch" in chosen else None
-    info = {
-        "experiment": EXPERIMENT,
-        "question": f"What is a request to {target} made of?",
-        "created": utc_stamp(),
-        "specq": specq.__version__,
-        "target": target,
-        "kind": wanted.kind,
-        "parts": list(chosen),
-        "settings": {**asdict(settings), "batch": list(sizes), "text": str(text)},
-        "unit": counter.unit,
-        "own": own.given,
-        "size": asked.as_json(sized),
-        "machine": asked.as_json(ridge),
-        "models": stale.weights([] if wanted.local is None else [wanted.local]),
-        "data": {} if prompts is None else {"prompts": str(prompts), "sha256": hashes.of_file(Path(prompts))},
-        "provenance": provenance.collect(),
-    }
-    with Store.create(Path(out), provenance.hide_home(info)) as store:
-        appender = jsonl.Appender(store.run_dir / RECORDS)
-        try:
-            _measure(wanted, settings, counter, cut_from, own, chosen, sizes, store.run_dir, appender.append, say)
-        finally:
-            appender.close()
-        jsonl.write_whole(store.run_dir / DONE, {"finished": utc_stamp()})
-        from specq.lab import lab_report
+    return running.begin(given, Path(out), on_progress or _silent)
 
-        return lab_report.write(store.run_dir), store.run_dir
+
+def resume_requests(
+    run: Path | str,
+    *,
+    url: str | None = None,
+    out: Path | str = "results",
+    on_progress: Callable[[str], None] | None = None,
+) -> tuple[Lab, Path]:
+    """Go on with a lab's run that was stopped, killed or failed; what was found, and the run's folder.
+
+    `url` is where the run's server is now, if it moved. Parts that came to their end are not measured again; one that
+    was broken off is, from its beginning.
+
+    Raises:
+        RunFolderError: no lab run, one that is done or busy, or what it rests on changed. Else as measure_requests.
+    """
+    from specq.lab import running
+    from specq.run.catalog import find_run
+
+    return running.go_on(find_run(run, Path(out)), url, on_progress or _silent)
 
 
 def rebuild_lab(run: Path | str, *, out: Path | str = "results") -> tuple[Lab, Path]:
@@ -183,65 +135,5 @@ def rebuild_lab(run: Path | str, *, out: Path | str = "results") -> tuple[Lab, P
     return lab_report.write(folder), folder
 
 
-def _measure(
-    wanted: Wanted,
-    settings: Settings,
-    counter: Counter,
-    text: str,
-    own: OwnPrompts,
-    parts: Sequence[str],
-    sizes: Sequence[int],
-    folder: Path,
-    write: Callable[[dict[str, object]], None],
-    say: Callable[[str], None],
-) -> None:
-    """One server with one slot for all parts but the last, which has a slot for each row of its largest batch."""
-    import dataclasses
-
-    from specq.lab import asked, context, halves, opening, prompt_cache
-    from specq.lab.bench import Bench
-    from specq.run import provenance
-
-    wanted = dataclasses.replace(wanted, context=asked.context_of(settings, counter, own, wanted.sized))
-    single = [part for part in parts if part != "batch"]
-    together = not single or wanted.attached or wanted.kind == opening.HF
-    first = max(sizes) if "batch" in parts and not single else 1
-    with opening.opened(wanted, slots=first, folder=folder, say=say) as requester:
-        bench = Bench(requester, settings, counter=counter, text=text, write=write, say=say)
-        jsonl.write_whole(folder / "target.json", provenance.hide_home(requester.describe()))
-        for told in own.notes:
-            bench.note("own prompts", told)
-        bench.warm_up()
-        for part, measure in (
-            (halves.PART, lambda: halves.measure(bench)),
-            (context.PART, lambda: context.measure(bench)),
-            (prompt_cache.PART, lambda: prompt_cache.measure(bench, own.prompts)),
-        ):
-            if part in parts:
-                _or_note(bench, part, measure)
-        if "batch" in parts and together:
-            _batch(bench, sizes)
-    if "batch" in parts and not together:
-        with opening.opened(wanted, slots=max(sizes), folder=folder, say=say) as requester:
-            bench.requester = requester
-            bench.warm_up()
-            _batch(bench, sizes)
-
-
-def _batch(bench: Bench, sizes: Sequence[int]) -> None:
-    from specq.lab import batching
-
-    slots = bench.requester.slots
-    if slots is not None and slots < max(sizes):
-        bench.note(
-            batching.PART, f"the server says that it runs {slots} requests at once: what goes beyond waits its turn"
-        )
-    _or_note(bench, batching.PART, lambda: batching.measure(bench, sizes))
-
-
-def _or_note(bench: Bench, part: str, measure: Callable[[], None]) -> None:
-    """A part that the engine cannot do is told in its place; the others go on."""
-    try:
-        measure()
-    except Unsupported as error:
-        bench.note(part, f"not measured: {error}")
+def _silent(text: str) -> None:
+    """No progress is shown."""

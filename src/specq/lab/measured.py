@@ -5,14 +5,14 @@ from __future__ import annotations
 import json
 import statistics
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from specq.core.errors import RunFolderError
-from specq.lab import batching, context, halves, lever, prompt_cache, sized
+from specq.lab import batching, context, halves, lab_notes, lever, prompt_cache, sized
 from specq.lab import rows as records
 from specq.lab.batching import Batch, Machine
 from specq.lab.bench import Drift, drift
@@ -20,7 +20,7 @@ from specq.lab.context import Context
 from specq.lab.halves import Halves
 from specq.lab.lever import Known, Lever
 from specq.lab.prompt_cache import Cache
-from specq.lab.rows import Note, Prediction, Record, Row
+from specq.lab.rows import Prediction, Record, Row
 from specq.lab.sized import Size
 from specq.run.folder import RECORDS, RUN, read_info
 
@@ -84,6 +84,7 @@ class Lab:
 
 def build(info: Mapping[str, Any], found: Sequence[Record], torn: int = 0) -> Lab:
     """The lab from its records."""
+    every, found = found, records.counting(found)
     rows = [one for one in found if isinstance(one, Row)]
     predictions = [one for one in found if isinstance(one, Prediction)]
     given = info.get("machine")
@@ -91,8 +92,6 @@ def build(info: Mapping[str, Any], found: Sequence[Record], torn: int = 0) -> La
     two, deep = halves.found(rows, predictions), context.found(rows)
     cache, batch = prompt_cache.found(rows), batching.found(rows, machine)
     moved = drift(rows)
-    notes = [f"{one.part}: {one.text}" for one in found if isinstance(one, Note)]
-    notes += [f"records.jsonl ends in {torn} bytes of a torn line, which count nowhere"] if torn else []
     return Lab(
         info=info,
         halves=two,
@@ -102,7 +101,7 @@ def build(info: Mapping[str, Any], found: Sequence[Record], torn: int = 0) -> La
         drift=moved,
         deliverable=_deliverable(info, rows, two, deep, cache, batch),
         flags=tuple(_flags(rows, two, deep, cache, moved)),
-        notes=tuple(notes),
+        notes=tuple(lab_notes.notes(every, found, torn)),
         requests=len(rows),
     )
 
@@ -120,7 +119,8 @@ def open_lab(run_dir: Path) -> Lab:
         raise RunFolderError(f"{run_dir / RUN}: lacks {', '.join(lacks)} as specq lab writes them; put them back")
     found, torn = records.read(run_dir / RECORDS)
     try:
-        return build(info, found, torn)
+        lab = build(info, found, torn)
+        return replace(lab, notes=(*lab_notes.unfinished(run_dir, info, found), *lab.notes))
     except (TypeError, KeyError, ValueError) as error:
         raise RunFolderError(f"{run_dir / RUN}: not as specq lab writes it ({error}); put it back") from error
 

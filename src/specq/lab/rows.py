@@ -1,4 +1,7 @@
-"""What the lab records: one line a request, and one a prediction. Counts and times; every rate is derived from them."""
+"""What the lab records, a line each: requests, predictions, notes, where parts ended, where a run was gone on with.
+
+Counts and times; every rate is derived from them.
+"""
 
 from __future__ import annotations
 
@@ -16,6 +19,8 @@ from specq.core.typed import checks_of, tuples
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Row:
     """One request. `at_s` is when it was sent, in seconds after the first one's call, and `place` its number.
+
+    In a run that was gone on with, both go on from the last request before, as if no time had passed in between.
 
     `part` and `what` say what it was asked for, `group` which rows belong together: those of one batch, or of one
     prompt's variants. `length` is what was aimed at, `shared_tokens` how many of the prompt's first tokens an earlier
@@ -99,6 +104,27 @@ class Note:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Ended:
+    """A part came to its end, or is one that the engine cannot do: a run that goes on does not ask it again."""
+
+    part: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Resumed:
+    """Another process went on at `utc`, on software or a machine of which `changed` is not as it was.
+
+    The parts in `cut` were broken off and are measured anew: what stands of them before this line counts nowhere. They
+    stay on record, so that nothing is lost and nothing doubled. `torn_bytes` of a torn last line were cut.
+    """
+
+    utc: str
+    cut: tuple[str, ...]
+    torn_bytes: int
+    changed: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Spread:
     """The median of some values with the least and the greatest."""
 
@@ -134,7 +160,22 @@ def by_length(rows: Iterable[Row]) -> dict[int, list[Row]]:
     return found
 
 
-Record = Row | Prediction | Note
+Record = Row | Prediction | Note | Ended | Resumed
+PREDICTED = "halves"
+"""The part that predictions are of."""
+
+
+def part_of(record: Record) -> str:
+    """The part that a record is of; "" where it is of none."""
+    if isinstance(record, Resumed):
+        return ""
+    return PREDICTED if isinstance(record, Prediction) else record.part
+
+
+def counting(found: Sequence[Record]) -> list[Record]:
+    """The records that count: those of a part that was cut are left out as far as they stand before the cut."""
+    cut_at = {part: place for place, one in enumerate(found) if isinstance(one, Resumed) for part in one.cut}
+    return [one for place, one in enumerate(found) if place >= cut_at.get(part_of(one), 0)]
 
 
 def line(record: Record) -> dict[str, Any]:
@@ -142,7 +183,13 @@ def line(record: Record) -> dict[str, Any]:
     return {"type": type(record).__name__.lower(), **asdict(record)}
 
 
-_TYPES: Mapping[str, type[Row] | type[Prediction] | type[Note]] = {"row": Row, "prediction": Prediction, "note": Note}
+_TYPES: Mapping[str, type[Record]] = {
+    "row": Row,
+    "prediction": Prediction,
+    "note": Note,
+    "ended": Ended,
+    "resumed": Resumed,
+}
 
 
 def read(path: Path) -> tuple[list[Record], int]:

@@ -67,8 +67,7 @@ def _lock(run_dir: Path) -> int:
     except OSError as error:
         os.close(fd)
         raise RunFolderError(
-            f"{run_dir} is being written by another specq process; wait until it has ended, "
-            f"then type: specq run --resume {run_dir}"
+            f"{run_dir} is being written by another specq process; wait until it has ended, then type the same again"
         ) from error
     return fd
 
