@@ -8,66 +8,19 @@ import signal
 import subprocess
 import sys
 from collections import Counter
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 import pytest
-from lab_fakes import LENGTHS, Fake
+from lab_fakes import Fake
+from lab_resumes import Stops, answers, measure, only
 
 import specq
 from specq import cli
-from specq.core.errors import ConfigError, Interrupted, RunFailed, RunFolderError
-from specq.core.types import Prompt
+from specq.core.errors import Interrupted, RunFailed
 from specq.lab import context, halves, lab_layout, measured, opening, rows
 from specq.lab.measured import PARTS
-from specq.lab.requester import Answer
 from specq.lab.rows import Ended, Resumed, Row
-from specq.run import provenance
-from specq.run.store import Store
-
-URL = "http://127.0.0.1:9"
-HOW: dict[str, Any] = {"lengths": LENGTHS, "new_tokens": 16, "repeats": 2, "batch": (1, 2), "seed": 3}
-
-
-class Stops(Fake):
-    """A fake that is sent a signal as it answers request `at`, or answers none from there on."""
-
-    def __init__(self, at: int, number: int | None = None, **laws: Any) -> None:
-        super().__init__(**laws)
-        self._at, self._number = at, number
-
-    def ask(self, prompt: Prompt, max_tokens: int, **how: Any) -> Answer:
-        """As a fake."""
-        if len(self.asked) >= self._at:
-            if self._number is None:
-                raise RunFailed("fake: a request failed (ConnectError): nobody listens")
-            os.kill(os.getpid(), self._number)
-        return super().ask(prompt, max_tokens, **how)
-
-
-def answers(*fakes: Fake) -> Callable[..., Any]:
-    """What opens these one after another, in the place of servers."""
-    left = iter(fakes)
-
-    @contextmanager
-    def opened(*args: Any, **how: Any) -> Iterator[Fake]:
-        yield next(left)
-
-    return opened
-
-
-def measure(out: Path, **how: Any) -> Path:
-    """The folder of a run, which may fail."""
-    specq.measure_requests(URL, out=out, **{**HOW, **how})
-    return only(out)
-
-
-def only(out: Path) -> Path:
-    """The one run there."""
-    (run,) = (out / "lab").iterdir()
-    return run
 
 
 def counted(run: Path) -> Counter[tuple[Any, ...]]:
@@ -78,22 +31,6 @@ def counted(run: Path) -> Counter[tuple[Any, ...]]:
         for one in found
         if isinstance(one, Row) and one.part in PARTS
     )
-
-
-@pytest.fixture
-def whole(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A run without a kill."""
-    monkeypatch.setattr(opening, "opened", answers(Fake()))
-    return measure(tmp_path / "whole")
-
-
-@pytest.fixture
-def broken(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A run that failed within its second part; the next server answers."""
-    monkeypatch.setattr(opening, "opened", answers(Stops(30), Fake()))
-    with pytest.raises(RunFailed):
-        measure(tmp_path / "broken")
-    return only(tmp_path / "broken")
 
 
 def test_what_a_killed_run_had_is_asked_again_or_counts_twice(
@@ -134,8 +71,10 @@ def test_what_a_killed_run_had_is_asked_again_or_counts_twice(
     assert [one.place for one in asked] == list(range(len(asked)))
     first = next(one for one in every[every.index(resumed) :] if isinstance(one, Row) and one.part != "warm-up")
     assert first.part == "canary"
-    groups = [{one.group for one in some if isinstance(one, Row)} - {0} for some in (every[:40], every[60:])]
-    assert not groups[0] & groups[1]
+    at = every.index(resumed)
+    old, new = ({one.group for one in some if isinstance(one, Row)} - {0} for some in (every[:at], every[at:]))
+    assert old
+    assert min(new) > max(old)
 
 
 def test_the_report_of_a_run_that_was_gone_on_with_is_another(
@@ -174,6 +113,18 @@ def test_a_run_that_failed_does_not_say_how_to_go_on(tmp_path: Path, monkeypatch
     assert specq.list_runs(tmp_path)[0].state == "done"
 
 
+def test_failures_of_the_first_server_end_the_run_on_the_second(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(opening, "opened", answers(Stops(30, fails=(5, 6, 7)), Fake(fails=(9,))))
+    with pytest.raises(RunFailed):
+        measure(tmp_path)
+    found, _ = specq.resume_requests(only(tmp_path))
+    assert found.flags == (
+        f"4 of {found.requests} requests failed and count nowhere: fake: a request failed (hung): planted",
+    )
+
+
 def test_a_signal_ends_a_run_without_a_word(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(opening, "opened", answers(Stops(5, signal.SIGTERM), Fake()))
     with pytest.raises(Interrupted, match="stopped by SIGTERM; what was recorded is kept") as told:
@@ -189,84 +140,3 @@ def test_a_run_that_lacks_only_its_end_asks_a_server(whole: Path, monkeypatch: p
     specq.resume_requests(whole)
     assert (whole / "done.json").is_file()
     assert (whole / "records.jsonl").read_bytes() == before
-
-
-def test_a_run_that_is_done_or_busy_or_none_is_gone_on_with(whole: Path, broken: Path) -> None:
-    with pytest.raises(RunFolderError, match=f"nothing left to do: {whole} is done; to see it type: specq show"):
-        specq.resume_requests(whole)
-    with Store.attach(broken), pytest.raises(RunFolderError, match="is being written by another specq process"):
-        specq.resume_requests(broken)
-    info = json.loads((broken / "run.json").read_text())
-    for changed, words in (
-        ({"experiment": "load"}, "no lab run, so it cannot be resumed as one"),
-        ({"arms": []}, "no lab run"),
-        ({"asked": {**info["asked"], "repeats": "2"}}, "not as specq lab writes it .asked lacks repeats"),
-        ({"asked": []}, "not as specq lab writes it"),
-    ):
-        (broken / "run.json").write_text(json.dumps({**info, **changed}))
-        with pytest.raises(RunFolderError, match=words):
-            specq.resume_requests(broken)
-    (broken / "run.json").write_text(json.dumps({name: one for name, one in info.items() if name != "asked"}))
-    with pytest.raises(RunFolderError, match="as runs of older versions do not: start a new run without --resume"):
-        specq.resume_requests(broken)
-
-
-def test_a_run_goes_on_with_something_else(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    text, prompts = tmp_path / "text.txt", tmp_path / "own.jsonl"
-    text.write_text(" ".join(f"word{i}" for i in range(60_000)))
-    prompts.write_text(json.dumps({"id": "1", "prompt": "to be or not"}) + "\n")
-    monkeypatch.setattr(opening, "opened", answers(Stops(30), Fake()))
-    with pytest.raises(RunFailed):
-        measure(tmp_path / "out", text=text, prompts=prompts)
-    run = only(tmp_path / "out")
-    before = (run / "records.jsonl").read_bytes()
-    info = json.loads((run / "run.json").read_text())
-    kept = {file: file.read_bytes() for file in (text, prompts, run / "run.json", run / "target.json")}
-    for file, now, words in (
-        (text, b"another " + kept[text], f"the text {text}"),
-        (prompts, kept[prompts].replace(b"not", b"nut"), f"the prompts in {prompts}"),
-        (run / "run.json", json.dumps({**info, "settings": {**info["settings"], "repeats": 3}}), "repeats: 3 -> 2"),
-        (run / "run.json", json.dumps({**info, "parts": ["halves"]}), "parts"),
-        (run / "run.json", json.dumps({**info, "models": {"m": {"weights_sha256": "0"}}}), "the weights of"),
-        (run / "target.json", '{"model": "another"}', 'what answers.model: "another" -> null'),
-    ):
-        file.write_bytes(now if isinstance(now, bytes) else now.encode())
-        with pytest.raises(RunFolderError, match="cannot go on, for this changed since it began") as told:
-            specq.resume_requests(run)
-        assert words in str(told.value)
-        assert (run / "records.jsonl").read_bytes() == before
-        file.write_bytes(kept[file])
-        monkeypatch.setattr(opening, "opened", answers(Fake()))
-    specq.resume_requests(run)
-
-
-def test_a_server_that_moved_is_not_found_and_another_target_passes(
-    broken: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    with pytest.raises(ConfigError, match=r"--resume: this run measures http://127\.0\.0\.1:9, and other is another"):
-        specq.resume_requests(broken, url="other")
-    asked = []
-
-    @contextmanager
-    def opened(wanted: opening.Wanted, **how: Any) -> Iterator[Fake]:
-        asked.append(wanted.target)
-        yield Fake()
-
-    monkeypatch.setattr(opening, "opened", opened)
-    monkeypatch.setattr(provenance, "changes", lambda then, now: ["processor: one -> another"])
-    found, _ = specq.resume_requests(broken, url="http://127.0.0.1:19")
-    assert asked == ["http://127.0.0.1:19"]
-    assert any("on other software or another machine: processor: one -> another" in note for note in found.notes)
-
-
-def test_an_option_beside_resume_is_taken(broken: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    for option in (("--repeats", "2"), ("--part", "halves"), ("--prompts", "x"), ("--seed", "0")):
-        assert cli.main(["lab", "measure", URL, "--resume", str(broken), *option]) == 2
-        told = capsys.readouterr().err
-        assert "lab measure: --resume goes on with the run's own" in told
-        assert f"leave {option[0]} out" in told
-    assert cli.main(["lab", "measure"]) == 2
-    assert "no TARGET and no --resume RUN" in capsys.readouterr().err
-    assert cli.main(["lab", "measure", URL, "--resume", broken.name, "--out", str(broken.parents[1])]) == 0
-    assert "broken off and measured anew" in capsys.readouterr().out
-    assert (broken / "report.html").is_file()
