@@ -8,6 +8,7 @@ import signal
 import subprocess
 import sys
 from collections import Counter
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -18,8 +19,11 @@ from lab_resumes import Stops, answers, measure, only
 import specq
 from specq import cli
 from specq.core.errors import Interrupted, RunFailed
+from specq.core.types import Prompt
 from specq.lab import context, halves, lab_layout, measured, opening, rows
 from specq.lab.measured import PARTS
+from specq.lab.requester import Answer
+from specq.lab.requester_hf import HFRequester
 from specq.lab.rows import Ended, Resumed, Row
 
 
@@ -140,3 +144,24 @@ def test_a_run_that_lacks_only_its_end_asks_a_server(whole: Path, monkeypatch: p
     specq.resume_requests(whole)
     assert (whole / "done.json").is_file()
     assert (whole / "records.jsonl").read_bytes() == before
+
+
+def test_a_model_that_is_loaded_again_passes_for_another(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, folder_of: Callable[..., Path]
+) -> None:
+    model, out, real = str(folder_of("llama")), tmp_path / "out", HFRequester.ask
+
+    def ask(requester: HFRequester, prompt: Prompt, *args: Any, **how: Any) -> Answer:
+        if prompt.id.startswith("context-8"):
+            raise RunFailed("planted")
+        return real(requester, prompt, *args, **how)
+
+    monkeypatch.setattr(HFRequester, "ask", ask)
+    with pytest.raises(RunFailed, match="planted; what was recorded is kept"):
+        specq.measure_requests(
+            model, parts=["context"], lengths=(4, 8), new_tokens=4, repeats=2, text="builtin:text", out=out
+        )
+    monkeypatch.setattr(HFRequester, "ask", real)
+    found, run = specq.resume_requests(only(out).name, out=out, url=model)
+    assert found.context is not None
+    assert sum(counted(run).values()) == 8
