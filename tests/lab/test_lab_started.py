@@ -19,7 +19,7 @@ from specq.core.errors import ConfigError, RunFolderError, ServerGone, Unsupport
 from specq.engines.served import launch
 from specq.engines.served.kinds import weights
 from specq.engines.served.kinds.base import Command
-from specq.lab import batching, opening
+from specq.lab import batching, opening, rows
 from specq.lab.opening import Wanted
 from specq.models import fetch, refs
 
@@ -191,7 +191,9 @@ def test_a_run_that_goes_on_writes_over_the_logs_of_the_first_process(
     monkeypatch.setattr(batching, "measure", real)
     # What is left runs on a server with other slots, which is the same server for all that.
     found, _ = specq.resume_requests(run)
-    assert found.batch is not None
+    # Whether a stub's tokens come apart hangs on the machine: requests are counted, and no steps.
+    every, _ = rows.read(run / "records.jsonl")
+    assert sum(isinstance(one, rows.Row) and one.part == batching.PART for one in every) == 2 * (1 + 2)
     assert {path.name for path in run.glob("*.log")} == {*kept, "server-3.log"}
     assert {name: (run / name).read_bytes() for name in kept} == kept
     assert not any("broken off" in note for note in found.notes)
