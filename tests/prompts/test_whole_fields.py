@@ -30,6 +30,8 @@ def values(text: str) -> dict[str, str]:
         ("pay two point five percent", {"rate": "two point five percent"}),
         ("pay two to three percent", {"rate": "two to three percent"}),
         ("pay three quarters of a percent", {"rate": "three quarters of a percent"}),
+        ("pay a quarter percent", {"rate": "a quarter percent"}),
+        ("pay a third of a percent", {"rate": "a third of a percent"}),
         ("two thirds of the votes", {"amount": "two thirds"}),
         ("In 2024 half of them left", {"date": "2024"}),
     ],
@@ -47,6 +49,7 @@ def test_a_number_is_torn_off(text: str, found: dict[str, str]) -> None:
         ("nine point five percent", "two point five percent"),
         ("one to three percent", "two to three percent"),
         ("8 dozen units", "3 dozen units"),
+        ("a quarter percent", "a third of a percent"),
         ("nueve y medio por ciento", "dos y medio por ciento"),
     ],
 )

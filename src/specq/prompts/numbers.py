@@ -26,18 +26,18 @@ _CJK = rf"(?:[{_NUMERALS}]{{2,30}}|[{_NUMERALS.replace(chr(0x4E00), '')}])"
 _SPELLED = "|".join(sorted(_NUMBER["spelled"], key=len, reverse=True))
 # Bounded, so that a long run of numbers is read in time that grows with its length alone.
 _FIGURES = rf"[-+\u2212\u00b1]?{_DIGITS}(?:\s?{_TENS}+(?:{_DIGITS}\s?{_TENS}+){{0,9}}(?:\d+)?)?"
-_FRACTION = "|".join(sorted(_NUMBER["fractions"], key=len, reverse=True))
+FRACTION = "|".join(sorted(_NUMBER["fractions"], key=len, reverse=True))
 _AND = r"\s(?:and|und|et|y|ed?)\s(?:(?:an?|one|two|three|une?|eine?|tre|trois)[\s-])?"
 # "5 and a half", "2 1/2" and "3 dozen"; without "and" a fraction belongs to what follows: "in 2024 half of them".
 _MORE = (
-    rf"(?:(?:[\s-]\d{{1,2}}/\d{{1,2}}(?![\d/]))|(?i:(?:{_AND}(?:{_FRACTION})"
+    rf"(?:(?:[\s-]\d{{1,2}}/\d{{1,2}}(?![\d/]))|(?i:(?:{_AND}(?:{FRACTION})"
     rf"|[\s-](?:{'|'.join(_NUMBER['multiples'])})){END}))?"
 )
 _JOINT = (
     r"(?:\s|-|und|\sy\s|-et-|\set\s|\sed?\s|\sand\s(?:an?\s)?|"
     r"\s(?:point|Komma|virgule|coma|virgola|v\u00edrgula)\s)?"
 )
-_IN_WORDS = rf"(?i:{BEGIN}(?:{_SPELLED})(?:{_JOINT}(?:{_SPELLED}|{_FRACTION})){{0,9}}{END})"
+_IN_WORDS = rf"(?i:{BEGIN}(?:{_SPELLED})(?:{_JOINT}(?:{_SPELLED}|{FRACTION})){{0,9}}{END})"
 NUMBER = rf"(?:{BEGIN}{_FIGURES}{_MORE}|{_IN_WORDS}|{_CJK})"
 _SCALE = rf"(?:{choice(_NUMBER['scales'], begin='')}|{choice(_NUMBER['scales_exact'], exact=True, begin='')})"
 _TO = r"\s?(?:[-~\u2010-\u2015\u2212]|\b(?:to|bis|\u00e0|a|al|do|\u0434\u043e)\b|\u304b\u3089|\u81f3|\u5230)\s?"
@@ -63,7 +63,7 @@ _QUANTITY = re.compile(
     rf"(?P<percent>(?:\sof\s(?:an?|one)|\sa)?\s?{choice(TABLES['rate']['percent'], begin='')}))?"
 )
 _PARTED = re.compile(
-    rf"(?i:[\s-](?:{_FRACTION}){END})|\d[\s-]\d+/\d|"
+    rf"(?i:[\s-](?:{FRACTION}){END})|\d[\s-]\d+/\d|"
     r"\d[.,'\u2019\u00a0\u202f\u2009\u066b\u066c ]\d|[\u00bc-\u00be\u2150-\u215e]"
 )
 _GOES_ON = re.compile(rf"[.,]\d|{NO_LETTER}")

@@ -6,7 +6,7 @@ they stand beside numbers.
 
 from __future__ import annotations
 
-from specq.prompts.numbers import NUMBER
+from specq.prompts.numbers import FRACTION, NUMBER
 from specq.prompts.tables import BEGIN, END, NO_LETTER, TABLES, choice, languages
 
 _RATE, _THRESHOLD, _DATE, _SOURCE, _VERSION = (
@@ -44,6 +44,9 @@ DATES = (
 )
 RATES = (
     rf"{choice(_RATE['percent_before'])}{NUMBER}",
+    # "A quarter percent" and "a quarter of a percent" name no number before the fraction.
+    rf"(?i:{BEGIN}(?:(?:an?|one|eine?|une?|un[oa]?|uma?)\s)?(?:{FRACTION})\s(?:of\s(?:an?|one)\s|an?\s)?)"
+    rf"{choice(_RATE['percent'], begin='')}",
     choice(_RATE["whole"]),
     rf"{BEGIN}\d+(?:[.,]\d+)?\s?[x\u00d7]{END}",
     rf"{BEGIN}\d+(?:[.,]\d+)?\s?:\s?\d+(?:[.,]\d+)?(?![:\d])",
