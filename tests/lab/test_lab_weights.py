@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -16,10 +17,14 @@ from test_lab_requesters import play, stub
 import specq
 from specq.core.errors import ModelError
 from specq.engines.served import control, launch
-from specq.lab import asked, lab_layout, measured, opening, told_weights
+from specq.lab import asked, lab_layout, measured, opening, planning, told_weights
 from specq.lab.bench import Settings
+from specq.lab.options import Options
 from specq.lab.requester_served import ServedRequester
 from specq.lab.told_weights import Told
+
+sys.path.append(str(Path(__file__).parents[1] / "models"))
+import model_files
 
 URL = "http://127.0.0.1:8080"
 META = {"vocab_type": 2, "n_vocab": 49152, "n_ctx_train": 8192, "n_embd": 576}
@@ -168,3 +173,15 @@ def test_an_attached_server_gets_the_sizes_of_the_model_that_was_named(
     assert (size["weight_bytes"], size["bits"], size["origin"]) == (62, pytest.approx(4.96), "told")
     assert found.deliverable is not None
     assert found.deliverable.known.bits == pytest.approx(4.96)
+
+
+def test_a_gguf_file_is_held_by_its_size(folder_of: Callable[..., Path], tmp_path: Path) -> None:
+    file = model_files.write_gguf(tmp_path / "m.gguf", kind="Q4_0", hidden_size=64)
+    asks = Options(target=str(file), model=str(folder_of("llama")), kind="llamacpp", parts=("context",), lengths=(4, 8))
+    before = planning.plan(asks).said()["models"]
+    data = bytearray(file.read_bytes())
+    data[-1] ^= 1
+    file.write_bytes(data)
+    after = planning.plan(asks).said()["models"]
+    assert before.keys() == after.keys() == {str(folder_of("llama")), "m.gguf"}
+    assert before["m.gguf"] != after["m.gguf"]

@@ -88,6 +88,19 @@ def test_prompts_weights_or_packages_change_unseen(info: dict[str, Any]) -> None
     assert packages == f"torch 1.0 -> {package_versions()['torch']}"
 
 
+def test_a_gguf_file_that_changes_is_not_seen(info: dict[str, Any], tmp_path: Path) -> None:
+    file = tmp_path / "w.gguf"
+    file.write_bytes(b"GGUF of four bits")
+    known = stale.weights(["w.gguf", str(file), "none.gguf"])
+    assert known == {"w.gguf": {"file": "w.gguf", "weights_sha256": hashes.of_file(file)}}
+    info["models"] |= known
+    assert stale.reasons(info) == ()
+    file.write_bytes(b"GGUF of five bits")
+    assert stale.reasons(info) == ("the weights of w.gguf",)
+    file.unlink()
+    assert stale.reasons(info) == ()
+
+
 def test_what_is_not_here_makes_a_run_stale(
     info: dict[str, Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

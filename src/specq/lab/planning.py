@@ -48,7 +48,7 @@ class Plan:
             "unit": self.counter.unit,
             "own": self.own.given,
             "size": asked.as_json(self.sized),
-            "models": stale.weights([] if local is None else [local]),
+            "models": stale.weights(_files(local, self.wanted.sized)),
             "data": prompts,
             "sha256": {"text": hashes.of_bytes(self.text.encode())},
         }
@@ -125,6 +125,11 @@ def plan(given: Options) -> Plan:
         told=told,
         sized=asked.size(wanted.sized, own, settings, given.dtype, held=wanted.held, told=told, stamp=stamp),
     )
+
+
+def _files(local: str | None, sized: str | None) -> list[str]:
+    """The model that is read here, and the GGUF file that a server loads in its place."""
+    return [*([] if local is None else [local]), *([sized] if sized is not None and sized.endswith(".gguf") else [])]
 
 
 def _of_file(path: str) -> str:

@@ -26,6 +26,7 @@ PACKAGES = (
     "lm-eval",
     "mlx",
     "mlx-lm",
+    "xllamacpp",
 )
 SOURCE = Path(__file__).resolve().parents[1]
 GOVERNOR = Path("/sys/devices/system/cpu/cpu0/cpufreq/scaling_governor")

@@ -7,7 +7,7 @@ says nothing.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
-from functools import cache
+from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +15,7 @@ from specq.core import hashes
 from specq.core.errors import ConfigError, ModelError
 from specq.experiment import config
 from specq.experiment.schema import HASH_LEAVES_OUT
-from specq.models import refs
+from specq.models import cache, refs
 from specq.models.facts import hash_of_weights
 from specq.run.folder import differences
 from specq.run.provenance import hide_home, package_versions, show_home, tidy
@@ -33,10 +33,17 @@ def reasons(info: Info) -> tuple[str, ...]:
 
 
 def weights(names: Iterable[str]) -> dict[str, dict[str, str]]:
-    """By name, a model's folder and the hash of its weights, for run.json; a name of no model here is left out."""
-    found = {}
+    """By name, a model's folder and the hash of its weights, for run.json; a name of no model here is left out.
+
+    A GGUF file is hashed as it lies, for a server reads it so.
+    """
+    found = dict[str, dict[str, str]]()
     for name in dict.fromkeys(names):
+        file = Path(name).expanduser()
         try:
+            if file.suffix == ".gguf" and file.is_file():
+                found[file.name] = {"file": tidy(file), "weights_sha256": cache.file_sha256(file)}
+                continue
             folder = refs.resolve(name).folder
             found[name] = {"folder": tidy(folder), "weights_sha256": hash_of_weights(folder)}
         except (ModelError, OSError):
@@ -73,13 +80,17 @@ def _prompts(info: Info) -> Iterator[str]:
 
 def _weights(info: Info) -> Iterator[str]:
     for name, model in (info.get("models") or {}).items():
-        if not isinstance(model, dict) or not isinstance(model.get("folder"), str):
+        if not isinstance(model, dict):
             continue
-        folder = Path(str(show_home(model["folder"])))
-        if not (folder / "config.json").is_file():
+        of_file = isinstance(model.get("file"), str)
+        place = model.get("file" if of_file else "folder")
+        if not isinstance(place, str):
+            continue
+        path = Path(str(show_home(place)))
+        if not (path if of_file else path / "config.json").is_file():
             continue
         try:
-            now = hash_of_weights(folder)
+            now = cache.file_sha256(path) if of_file else hash_of_weights(path)
         except ModelError as error:
             yield f"the weights of {name}: {error}"
             continue
@@ -95,7 +106,7 @@ def _packages(info: Info) -> Iterator[str]:
         yield ", ".join(changed)
 
 
-@cache
+@lru_cache(maxsize=1)
 def _installed() -> Mapping[str, str | None]:
     """Read once for a whole list of runs."""
     return package_versions()
