@@ -17,7 +17,12 @@ from specq.report.words import NOTHING, ratio
 def ranking(found: FromFiles) -> Iterator[RenderableType]:
     """With seconds the best k of each draft and rule, else k = 1, 2, 4, ...; bounds as "a to b"."""
     yield text(f"Replayed {counted(found.texts, 'text')} at {_settings(found)}.")
-    if found.run:
+    if found.studied:
+        yield text(
+            f"They are those that the study of {found.run} read; the probabilities of target and drafts along them are "
+            "kept there, so that nothing is bounded."
+        )
+    elif found.run:
         yield text(f"They are the first answers of the baseline in {found.run}, and what a lookup copies is exact.")
     if found.left_out:
         yield text(f"{counted(found.left_out, 'prompt')} of it without an answer of 2 tokens or more: left out.")
@@ -43,7 +48,7 @@ def ranking(found: FromFiles) -> Iterator[RenderableType]:
             f"{counted(outside, 'token')} of the target cannot be in its law: taken as chosen by its own rounding."
         )
     if found.seconds is None:
-        weigh = "--plain-s and --verify-s" if found.run else "--plain-s and --draft-s"
+        weigh = "--plain-s and --draft-s" if set(found.counts) - set(found.lookups) else "--plain-s and --verify-s"
         yield text(f"Tokens per step grow with k, and so do the seconds of a step: {weigh} weigh them.")
     else:
         yield text(f"Every k from 1 to {found.most} under every exact rule; the best k of each draft and rule.")
@@ -92,6 +97,7 @@ def as_json(found: FromFiles) -> dict[str, Any]:
             "seconds": None if found.seconds is None else asdict(found.seconds),
         },
         "run": found.run or None,
+        "studied": found.studied,
         "left_out": found.left_out,
         "texts": found.texts,
         "checked": found.checked,

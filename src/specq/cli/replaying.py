@@ -1,4 +1,4 @@
-"""The command that ranks drafts from files of log-probabilities, or lookups from a run, without a model."""
+"""The command that ranks drafts from files of log-probabilities, or from a run, without a model."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ _SETTINGS = ("temperature", "top_k", "top_p", "min_p", "max_new_tokens")
 def replay(
     context: typer.Context,
     run: Annotated[
-        str | None, typer.Argument(metavar="[RUN]", help="A run's folder: lookups along its baseline's answers.")
+        str | None, typer.Argument(metavar="[RUN]", help="A run's folder: what specq drafts studied, or lookups.")
     ] = None,
     target: Annotated[
         Path | None, typer.Option("--target", metavar="FILE", help="The target's log-probabilities (JSONL).")
     ] = None,
     draft: Annotated[
         list[str] | None,
-        typer.Option("--draft", metavar="NAME=FILE", help="A draft's file, or lookup; repeatable."),
+        typer.Option("--draft", metavar="NAME=FILE", help="A draft's file, lookup, or a run's draft; repeatable."),
     ] = None,
     temperature: Annotated[float, typer.Option("--temperature", help="The texts were drawn at; 0: greedy.")] = 0.0,
     top_k: Annotated[int, typer.Option("--top-k", help="0 switches it off.")] = 0,
@@ -50,6 +50,7 @@ def replay(
     """Rank drafts of a model that is served elsewhere, from files of prompt log-probabilities or from a run."""
     from specq import api
     from specq.cli import output, replay_views
+    from specq.forecast import of_run
     from specq.forecast.files_check import Seconds
 
     seconds = None
@@ -60,7 +61,10 @@ def replay(
         seconds = Seconds(plain=plain_s, draft=_seconds("--draft-s", draft_s), verify=passes)
     elif draft_s or verify_s:
         raise ConfigError("--draft-s and --verify-s need --plain-s, the seconds of a plain step: give it too")
-    texts, drafts = _texts(context, run, target), _drafts(draft, run)
+    texts = _texts(context, run, target)
+    drafts = _drafts(draft, None if run is None else texts)
+    if run is not None and not _typed(context, "most"):
+        most = of_run.most(texts, drafts, most)
     found = api.replay_files(
         texts,
         drafts,
@@ -82,15 +86,14 @@ def _texts(context: typer.Context, run: str | None, target: Path | None) -> Path
     if run is None and target is None:
         raise ConfigError(
             "replay: no texts are given; type --target FILE, the target's log-probabilities, or name the folder of a "
-            "run, along whose answers lookups are replayed"
+            "run: what specq drafts studied for it is replayed, or lookups along its answers"
         )
     if target is not None:
         if run is not None:
             raise ConfigError(f"replay: {run} and --target {target}: the texts are of one of them; leave the other out")
         return target
     for name in _SETTINGS:
-        source = context.get_parameter_source(name)
-        if source is not None and source.name == "COMMANDLINE":
+        if _typed(context, name):
             option = f"--{name.replace('_', '-')}"
             raise ConfigError(f"{option} {context.params[name]}: the run {run} has its own; leave {option} out")
     from specq.run.catalog import DEFAULT_OUT, find_run
@@ -101,12 +104,18 @@ def _texts(context: typer.Context, run: str | None, target: Path | None) -> Path
     return folder
 
 
-def _drafts(given: Sequence[str] | None, run: str | None) -> dict[str, str]:
+def _typed(context: typer.Context, name: str) -> bool:
+    source = context.get_parameter_source(name)
+    return source is not None and source.name == "COMMANDLINE"
+
+
+def _drafts(given: Sequence[str] | None, run: Path | None) -> dict[str, str]:
     from specq.forecast import copied, of_run
 
     if run is not None and not given:
-        return dict(of_run.LOOKUPS)
-    return _named("--draft", [f"{one}={one}" if one in copied.WORDS else one for one in given or ()])
+        return of_run.named(run)
+    alone = [one for one in given or () if one in copied.WORDS or (run is not None and "=" not in one)]
+    return _named("--draft", [f"{one}={one}" if one in alone else one for one in given or ()])
 
 
 def _named(option: str, given: Sequence[str] | None) -> dict[str, str]:

@@ -158,8 +158,9 @@ def replay_files(
 ) -> FromFiles:
     """Rank drafts from files of prompt log-probabilities: every k up to `most`, every exact rule, the best first.
 
-    "lookup" or "lookup:suffix" in the place of a draft's file copies from the texts themselves. For lookups alone
-    `target` may be the folder of a run too: its baseline's answers are the texts, at the settings that they have.
+    "lookup" or "lookup:suffix" in the place of a draft's file copies from the texts themselves. `target` may be the
+    folder of a run too, at its own settings: lookups copy along its baseline's answers, and of a run of `specq drafts`
+    each draft that was studied is given by its name there, along the texts of the study.
 
     Where the files do not fix the law, the tokens per step lie between bounds. `seconds` (specq.forecast.files_check)
     turns them into speed-ups. A text that ended before `max_new_tokens`, the limit that it was drawn with, had a last
@@ -169,7 +170,7 @@ def replay_files(
         PromptError: a file is none, is of other texts than the target's, or has texts that the target did not write or
             that are longer than their limit.
         ConfigError: a value out of range, a file twice, or seconds that do not fit the drafts or each other; of a run,
-            a draft that is no lookup, or a setting beside it.
+            a draft that it does not keep, or a setting beside it.
         RunFolderError: a folder that is no run.
     """
     from specq.forecast import files

@@ -44,11 +44,8 @@ def along(text: Text, how: Match, most: int, max_new_tokens: int | None = None) 
     return Copied(matched=matched, proposed=proposed, room=most if max_new_tokens is None else max_new_tokens - total)
 
 
-def summed(texts: Sequence[Copied], cost: np.ndarray, *, known: bool) -> tuple[np.ndarray, np.ndarray]:
-    """The least and the greatest of `replay.summed`'s mean; one number where the texts' rooms are `known`."""
-    if known:
-        mean = replay.summed(texts, cost).mean
-        return mean, mean
+def summed(texts: Sequence[Copied], cost: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """The least and the greatest of `replay.summed`'s mean over all rooms that the texts may have."""
     found = [
         replay.summed([dataclasses.replace(one, room=room) for one in texts], cost).mean for room in range(len(cost))
     ]

@@ -10,15 +10,18 @@ import numpy as np
 
 from specq.core.errors import PromptError
 from specq.core.types import EXACT_RULES, Sampling
-from specq.forecast import between, copied, files_check, imported, pairing, predict
+from specq.forecast import between, copied, files_check, imported, pairing, predict, replay
 from specq.forecast.between import Between
 from specq.forecast.files_check import Seconds
 from specq.forecast.imported import Text
 from specq.forecast.origin import Evidence
 from specq.forecast.pairing import Paired
 from specq.forecast.predict import Cell
-from specq.forecast.replay import Copied
+from specq.forecast.replay import Copied, Traced
 from specq.forecast.warped import Reach
+
+Along = Between | Copied | Traced
+"""A text for replay: bounded by a file, copied along, or kept by a study."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -61,8 +64,9 @@ class FromFiles:
     `max_new_tokens` the limit of the answers; None: it is not known, which leaves speed-ups their bounds.
     `checked` counts the texts of which the log-probabilities show that the target wrote them at these settings; those
     of the others do not fix it. `counts` has the tokens of each draft. `lookups` are the drafts that copy, for which
-    all rules do the same. `run` is the folder of the run whose answers the texts are, "" for files, and `left_out`
-    counts its prompts that have no answer with a step.
+    all rules do the same. `run` is the folder of the run whose texts they are, "" for files: the answers of its
+    baseline, or where drafts are `studied` the texts of its study. `left_out` counts its prompts that have no answer
+    with a step.
     """
 
     cells: tuple[Replayed, ...]
@@ -75,6 +79,7 @@ class FromFiles:
     seconds: Seconds | None
     lookups: tuple[str, ...] = ()
     run: str = ""
+    studied: bool = False
     left_out: int = 0
 
     @property
@@ -114,7 +119,7 @@ def rank(
     _check_lengths(wanted, max_new_tokens)
     laws = {id: pairing.law(text, sampling) for id, text in wanted.items()}
     checked = _written(target, wanted, laws, sampling)
-    texts: dict[str, Sequence[Between | Copied]] = {}
+    texts: dict[str, Sequence[Along]] = {}
     counts: dict[str, Counts] = {}
     lookups = []
     for name, path in drafts.items():
@@ -139,7 +144,7 @@ def rank(
 
 
 def ranked(
-    texts: Mapping[str, Sequence[Between | Copied]], most: int, seconds: Seconds | None, *, known: bool
+    texts: Mapping[str, Sequence[Along]], most: int, seconds: Seconds | None, *, known: bool
 ) -> tuple[Replayed, ...]:
     """Every k and rule of each draft, the best first; `known`: how far last steps may propose past the texts' ends."""
     cells = [one for name, some in texts.items() for one in _cells(name, some, most, seconds, known)]
@@ -203,20 +208,21 @@ def _pairs(
     return [pairing.pair(text, laws[id], own[id], sampling, max_new_tokens) for id, text in wanted.items()]
 
 
-def _cells(
-    name: str, texts: Sequence[Between | Copied], most: int, seconds: Seconds | None, known: bool
-) -> list[Replayed]:
+def _cells(name: str, texts: Sequence[Along], most: int, seconds: Seconds | None, known: bool) -> list[Replayed]:
     """Every k and rule of a draft; `known`: how far last steps may propose past the ends of the texts."""
     tokens = np.array([len(text) - 1 for text in texts], dtype=float)
     rng = np.random.default_rng(0)
     drawn = rng.multinomial(len(tokens), np.full(len(tokens), 1 / len(tokens)), size=predict.RESAMPLES)
     weights = np.vstack([np.ones(len(tokens)), drawn])
     steps = _summed(texts, np.ones(most + 1), known)
-    paid = None if seconds is None else _summed(texts, seconds.steps(name, most), known)
+    # A step of copies takes no drafting, where a lookup stands before a draft that does.
+    copies = None if seconds is None else seconds.steps("", most)
+    own = None if seconds is None else seconds.steps(name, most)
+    paid = None if own is None else _summed(texts, own, known, copies=copies)
     reach = None
-    if seconds is not None:
+    if seconds is not None and own is not None and copies is not None:
         # A text of one step that may propose anything: what the seconds alone allow.
-        reach = predict.limits([(seconds.steps(name, most)[None], np.array([seconds.plain]))], error=0.0)
+        reach = predict.limits([(np.stack([own, copies]), np.full(2, seconds.plain))], error=0.0)
     found = []
     for row, rule in enumerate(EXACT_RULES):
         for k in range(1, most + 1):
@@ -233,11 +239,26 @@ def _cells(
     return found
 
 
-def _summed(texts: Sequence[Between | Copied], cost: np.ndarray, known: bool) -> between.Pair:
-    """The least and the greatest that the steps of each text cost."""
-    if copies := [one for one in texts if isinstance(one, Copied)]:
-        return copied.summed(copies, cost, known=known)
-    return between.summed([one for one in texts if isinstance(one, Between)], cost)
+def _summed(texts: Sequence[Along], cost: np.ndarray, known: bool, *, copies: np.ndarray | None = None) -> between.Pair:
+    """The least and the greatest that the steps of each text cost; those of `copies`, before a draft that costs."""
+    if bounded := [one for one in texts if isinstance(one, Between)]:
+        return between.summed(bounded, cost)
+    fixed = [one for one in texts if isinstance(one, Traced | Copied)]
+    if not known:
+        return copied.summed([one for one in fixed if isinstance(one, Copied)], cost)
+    if copies is None:
+        mean = replay.summed(fixed, cost).mean
+    else:
+        # At each position the price of the one that proposes there.
+        mean = replay.summed(fixed, [_priced(one, cost, copies) for one in fixed]).mean
+    return mean, mean
+
+
+def _priced(text: Traced | Copied, cost: np.ndarray, copies: np.ndarray) -> np.ndarray:
+    if isinstance(text, Traced) or text.elsewhere is None:
+        return np.tile(cost, (len(text), 1))
+    priced: np.ndarray = np.where((text.proposed > 0)[:, None], copies, cost)
+    return priced
 
 
 def _span(

@@ -11,7 +11,7 @@ from specq.core.errors import ConfigError
 from specq.experiment.arms import arms
 from specq.experiment.config import from_resolved
 from specq.experiment.schema import Experiment
-from specq.forecast import record
+from specq.forecast import kept, record
 from specq.forecast.joint import Grid
 from specq.forecast.joint_plan import Key
 from specq.forecast.predict import Cell
@@ -137,8 +137,7 @@ def measure(grid: Grid, *, most: int = CELLS, out: Path, on_progress: OnProgress
         if one.target == BASELINE and one.draft is not None and one.k is not None
     }
     forecasts = record.of_study(plain, asked, own, grid=grid.rows(made))
-    folder = runner.run(
-        asked, out=out, on_progress=on_progress, write_report=report.write, beside=record.beside(forecasts)
-    )
+    beside = record.beside(forecasts) | kept.beside(plain, asked)
+    folder = runner.run(asked, out=out, on_progress=on_progress, write_report=report.write, beside=beside)
     found = report.open_run(folder).report.forecast
     return folder, GridReport(cells=()) if found is None or found.grid is None else found.grid

@@ -9,7 +9,7 @@ from specq import report
 from specq.experiment.arms import arms
 from specq.experiment.config import from_resolved
 from specq.experiment.schema import Experiment
-from specq.forecast import record
+from specq.forecast import kept, record
 from specq.forecast.predict import Cell, one_a_draft
 from specq.forecast.study import Study
 from specq.report.forecast_file import Forecasts
@@ -65,7 +65,7 @@ def validate(
         out=out,
         on_progress=on_progress,
         write_report=report.write,
-        beside=record.beside(of_cells(study, cells, asked)),
+        beside=record.beside(of_cells(study, cells, asked)) | kept.beside(study, asked),
     )
     return folder, gaps(folder)
 
