@@ -6,6 +6,7 @@ import argparse
 import asyncio
 import importlib.util
 import os
+import shlex
 import socket
 from collections.abc import Iterator
 from pathlib import Path
@@ -221,5 +222,5 @@ def test_a_clock_starts_or_stops_elsewhere_than_the_servers(served: tuple[launch
 def test_the_command_of_the_docs_has_an_option_that_the_script_does_not_know() -> None:
     page = (Path(__file__).parents[3] / "docs" / "load.md").read_text(encoding="utf-8")
     (line,) = [line for line in page.splitlines() if line.startswith(f"python -m {xllamacpp_host.__name__} ")]
-    given = xllamacpp_host.parser().parse_args(line.split()[3:])
+    given = xllamacpp_host.parser().parse_args(shlex.split(line)[3:])
     assert (given.threads, given.threads_batch, given.parallel, given.metrics) == (1, 1, 2, True)
